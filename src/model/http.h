@@ -1,0 +1,41 @@
+/*
+ * Carries model requests: libcurl's multi interface on a libuv loop. Loop thread only. Nothing here knows a provider.
+ *
+ * HTTP/1.1, no redirects, connections reused, no signals, TCP keep-alive. A transfer is never paused: over the cap it is aborted.
+ */
+#ifndef PW_MODEL_HTTP_H
+#define PW_MODEL_HTTP_H
+
+#include <uv.h>
+
+#include "model/model.h"
+
+typedef struct pw_http pw_http;
+
+typedef struct pw_http_limits {
+    int64_t connect_ms; /* default 10 s */
+    int64_t total_ms;   /* 0: none (the turn's deadline rules) */
+    size_t body_bytes;  /* cap on the answer, default 64 MiB */
+} pw_http_limits;
+
+typedef enum pw_http_event_kind { PW_HTTP_HEAD /* status and headers */, PW_HTTP_BYTES, PW_HTTP_END, PW_HTTP_BROKEN /* code: a transport failure's */ } pw_http_event_kind;
+typedef struct pw_http_event {
+    pw_http_event_kind kind;
+    uint64_t call;
+    int status;
+    const pw_header *headers;
+    size_t header_count;
+    pw_str bytes;
+    const char *code;
+    pw_str message;  /* without the URL's query and without any header */
+} pw_http_event;
+/* Called on the loop thread from inside the transfer; must not start or abort transfers itself: queue it. After END or BROKEN no more comes for that call. */
+typedef void (*pw_http_handler)(void *ctx, const pw_http_event *);
+
+pw_status pw_http_new(uv_loop_t *, const pw_allocator *, pw_http_handler, void *ctx, pw_http **ret, pw_error *);
+/* Copies what it needs but not the body: the body's bytes must live until END or BROKEN. Key headers are never logged. */
+pw_status pw_http_start(pw_http *, uint64_t call, const pw_http_request *, const pw_http_limits *, pw_error *);
+void pw_http_abort(pw_http *, uint64_t call); /* ends with BROKEN "aborted", at once, never from inside the handler */
+void pw_http_close(pw_http *, void (*closed)(void *ctx), void *ctx); /* aborts all; memory is gone when `closed` is called */
+
+#endif
