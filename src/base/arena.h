@@ -44,6 +44,9 @@ void *pw_arena_array(pw_arena *, size_t count, size_t size);
 #define PW_NEW(arena, type) ((type *)pw_arena_alloc((arena), sizeof(type)))
 #define PW_NEW_ARRAY(arena, type, count) ((type *)pw_arena_array((arena), (count), sizeof(type)))
 
+/* As pw_arena_alloc but not zeroed: for bytes that are written at once. */
+void *pw_arena_bytes(pw_arena *, size_t size);
+
 /* A copy of the bytes, followed by a NUL that is not counted. Copying an empty string gives "" . */
 pw_status pw_arena_dup(pw_arena *, pw_str, pw_str *ret);
 
