@@ -96,8 +96,8 @@ def build(directory, *options, compiler=None, targets=()):
     began = time.monotonic()
     if not os.path.exists(os.path.join(path, "build.ninja")):
         steps = [["meson", "setup", path, ROOT, *options]]
-    else:
-        steps = []
+    else:  # script/run configures without the tests
+        steps = [] if "-Dtests=false" in options else [["meson", "configure", path, "-Dtests=true"]]
     steps.append(["ninja", "-C", path, *targets])
     for step in steps:
         done = subprocess.run(step, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
