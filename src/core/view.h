@@ -14,12 +14,14 @@ typedef struct pw_view_turn {
     size_t count;
     pw_turn_state row_state;
     pw_str row_reason;
+    int64_t row_since_ms; /* 0: the records say */
 } pw_view_turn;
 
 pw_status pw_view_turn_json(const pw_view_turn *, pw_arena *scratch, pw_buffer *ret, pw_error *);   /* a Turn */
 pw_status pw_view_steps_json(const pw_view_turn *, pw_arena *scratch, pw_buffer *ret, pw_error *);  /* an array of Steps */
-/* Appends the Messages that this one record holds to an open array (0 or 1; a cancelled turn's partial text is one, `partial` true). `*n` counts messages. */
-pw_status pw_view_message_json(const pw_record *, pw_arena *scratch, pw_json_writer *, pw_error *);
+/* Appends the Messages that this one record holds to an open array (0 or 1; a cancelled turn's partial text is one, `partial` true and without a number).
+ * `tool_n` numbers a tool's result: its assistant message's n + the position of its call from 1 (the record of a result does not know); 0: null. */
+pw_status pw_view_message_json(const pw_record *, int64_t tool_n, pw_arena *scratch, pw_json_writer *, pw_error *);
 
 /* A client's message content: `text` means one text part. Checked (A8: types text, image, document; at least one part; nothing
  * a client may not say: no tool, assistant or approval parts), mended and written clean as a JSON array. */
