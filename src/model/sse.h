@@ -8,7 +8,7 @@
 #ifndef PW_MODEL_SSE_H
 #define PW_MODEL_SSE_H
 
-#include "base/buffer.h"
+#include "base/json.h"
 
 #define PW_SSE_MAX_EVENT (32u << 20)
 
