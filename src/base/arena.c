@@ -69,18 +69,18 @@ void pw_arena_free(pw_arena *arena)
 
 void pw_arena_reset(pw_arena *arena)
 {
-    while (arena->head != NULL && arena->head->older != NULL) {
-        head_free(arena);
-    }
-    if (arena->head == NULL) {
+    pw_arena_block *kept = arena->head;
+    /* The newest block is the largest ordinary one; but one huge request is not held for ever. */
+    if (kept == NULL || kept->size > BLOCK_SIZE_MAX) {
+        pw_arena_free(arena);
         return;
     }
-    if (arena->head->size > BLOCK_SIZE_MAX) {
-        head_free(arena); /* one huge request long ago should not hold its memory for ever */
-        return;
-    }
-    big_free(arena, arena->head, 0);
-    arena->head->used = HEADER;
+    arena->head = kept->older;
+    pw_arena_free(arena);
+    big_free(arena, kept, 0);
+    kept->older = NULL;
+    kept->used = HEADER;
+    arena->head = kept;
 }
 
 static pw_arena_block *block_new(pw_arena *arena, size_t size)

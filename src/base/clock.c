@@ -74,7 +74,7 @@ pw_time_text pw_time_rfc3339(int64_t ms)
 
 pw_time_text pw_time_hh_mm(int64_t ms)
 {
-    const unsigned in_day = (unsigned)(ms - floor_div(ms, DAY_MS) * DAY_MS);
+    const unsigned in_day = (unsigned)((ms % DAY_MS + DAY_MS) % DAY_MS);
     pw_time_text text;
     pw_format(text.text, sizeof text.text, "%02u:%02u", in_day / 3600000, in_day / 60000 % 60);
     return text;

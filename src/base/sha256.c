@@ -1,4 +1,7 @@
-/* SHA-256 as FIPS 180-4 writes it, the 64 rounds unrolled by eight so that no state moves between registers. */
+/*
+ * SHA-256 as FIPS 180-4 writes it. Sixteen rounds are unrolled, so no state moves between registers
+ * and the message schedule stays in sixteen words.
+ */
 #include "base/sha256.h"
 
 static const uint32_t round_constants[64] = {
@@ -25,36 +28,50 @@ static inline uint32_t load_big_endian(const uint8_t *p)
 /* One round; the callers rename the eight variables instead of moving them. */
 #define ROUND(a, b, c, d, e, f, g, h, i)                                                           \
     do {                                                                                           \
-        uint32_t t = (h) + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +                        \
-                     ((g) ^ ((e) & ((f) ^ (g)))) + round_constants[i] + w[i];                      \
-        (d) += t;                                                                                  \
-        (h) = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +                                 \
-              (((a) & (b)) | ((c) & ((a) | (b))));                                                 \
+        (h) += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((g) ^ ((e) & ((f) ^ (g)))) +      \
+               k[i] + w[i];                                                                        \
+        (d) += (h);                                                                                \
+        (h) += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + (((a) & (b)) | ((c) & ((a) | (b)))); \
     } while (0)
+
+/* The message schedule in place: w holds the last 16 words, and word i becomes word i + 16. */
+#define EXPAND(i)                                                                                  \
+    do {                                                                                           \
+        const uint32_t x = w[((i) + 1) & 15], y = w[((i) + 14) & 15];                              \
+        w[i] += (rotate(x, 7) ^ rotate(x, 18) ^ (x >> 3)) + w[((i) + 9) & 15] +                    \
+                (rotate(y, 17) ^ rotate(y, 19) ^ (y >> 10));                                       \
+    } while (0)
+
+#define EIGHT(step, i)                                                                             \
+    step(a, b, c, d, e, f, g, h, (i));                                                             \
+    step(h, a, b, c, d, e, f, g, (i) + 1);                                                         \
+    step(g, h, a, b, c, d, e, f, (i) + 2);                                                         \
+    step(f, g, h, a, b, c, d, e, (i) + 3);                                                         \
+    step(e, f, g, h, a, b, c, d, (i) + 4);                                                         \
+    step(d, e, f, g, h, a, b, c, (i) + 5);                                                         \
+    step(c, d, e, f, g, h, a, b, (i) + 6);                                                         \
+    step(b, c, d, e, f, g, h, a, (i) + 7)
+
+#define LATER_ROUND(a, b, c, d, e, f, g, h, i)                                                     \
+    EXPAND(i);                                                                                     \
+    ROUND(a, b, c, d, e, f, g, h, i)
 
 static void compress(uint32_t state[8], const uint8_t *p, size_t blocks)
 {
-    uint32_t w[64];
     for (; blocks > 0; blocks--, p += 64) {
+        uint32_t w[16];
         for (size_t i = 0; i < 16; i++) {
             w[i] = load_big_endian(p + 4 * i);
         }
-        for (size_t i = 16; i < 64; i++) {
-            uint32_t x = w[i - 15], y = w[i - 2];
-            w[i] = w[i - 16] + (rotate(x, 7) ^ rotate(x, 18) ^ (x >> 3)) + w[i - 7] +
-                   (rotate(y, 17) ^ rotate(y, 19) ^ (y >> 10));
-        }
         uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
         uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
-        for (size_t i = 0; i < 64; i += 8) {
-            ROUND(a, b, c, d, e, f, g, h, i);
-            ROUND(h, a, b, c, d, e, f, g, i + 1);
-            ROUND(g, h, a, b, c, d, e, f, i + 2);
-            ROUND(f, g, h, a, b, c, d, e, i + 3);
-            ROUND(e, f, g, h, a, b, c, d, i + 4);
-            ROUND(d, e, f, g, h, a, b, c, i + 5);
-            ROUND(c, d, e, f, g, h, a, b, i + 6);
-            ROUND(b, c, d, e, f, g, h, a, i + 7);
+        const uint32_t *k = round_constants;
+        EIGHT(ROUND, 0);
+        EIGHT(ROUND, 8);
+        for (int sixteen = 1; sixteen < 4; sixteen++) {
+            k += 16;
+            EIGHT(LATER_ROUND, 0);
+            EIGHT(LATER_ROUND, 8);
         }
         state[0] += a;
         state[1] += b;
