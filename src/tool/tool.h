@@ -23,6 +23,8 @@ typedef struct pw_tool_host {
     pw_tool_done done;
     void *ctx;
     size_t output_bytes;   /* cap on a command's output, default 50 MiB: over it the call is an error */
+    int32_t threads;       /* of the pool for native calls and read-only sql; 0: 4. Stuck ones come on top (D6) */
+    pw_tool_done late;     /* may be NULL. What an abandoned call ended with after its `done`: evidence (D8), loop thread */
 } pw_tool_host;
 
 /* What the runtime adds to a pw_tool_call. Borrowed for the call of `start` only. */
@@ -56,5 +58,7 @@ pw_status pw_tool_transact(pw_tool_runner *, const pw_tool_call *, const pw_tool
 /* native: registered before any call. pawl_tool of pawl.h, copied; takes ctx on success. */
 struct pawl_tool;
 pw_status pw_tool_native_add(pw_tool_runner *, const struct pawl_tool *, pw_error *);
+/* As registered (strings live as long as the runner), or NULL. */
+const struct pawl_tool *pw_tool_native_get(const pw_tool_runner *, pw_str name);
 
 #endif
