@@ -32,14 +32,27 @@ int pw_hub_fd(pw_hub_interest *);   /* an eventfd (or pipe), readable while ther
 pw_status pw_hub_wait(pw_hub_interest *, int64_t timeout_ms);
 bool pw_hub_has_interest(pw_hub *); /* anybody watching: the writer then polls pw_store_changed every 20 ms */
 
+/* What the news was, so that a follower asks the store only where there may be something. */
+enum {
+    PW_NEWS_RECORDS = 1,  /* records, or something of another process */
+    PW_NEWS_ADMITTED = 2,
+    PW_NEWS_LIVE = 4      /* live text alone */
+};
+pw_status pw_hub_wait_news(pw_hub_interest *, int64_t timeout_ms, unsigned *ret_news); /* as pw_hub_wait */
+void pw_hub_poke(pw_hub_interest *); /* the reader itself has not looked at all yet: keeps its descriptor readable. Nothing where none was asked for */
+
 /* The live text of a session's open message as it stands, from `from` on; and reasoning pieces since the last look are not kept (they carry no id, M2). */
 typedef struct pw_hub_live {
+    bool held;             /* this process has the session: deltas are to be expected here */
     bool open;             /* this process runs the session and a message is streaming */
+    uint64_t life;         /* another number: the text began anew */
     uint64_t after_seq;
     int32_t attempt;
     uint64_t text_bytes;
     pw_str step, text;     /* copied into the arena: text from `from` on */
 } pw_hub_live;
 pw_status pw_hub_live_get(pw_hub *, int64_t session_id, uint64_t from, pw_arena *, pw_hub_live *ret);
+/* The open message's reasoning from the `from`-th byte on (or as much of its end as is kept), copied; `ret_end` counts what there was so far. */
+pw_status pw_hub_reasoning_get(pw_hub *, int64_t session_id, uint64_t from, pw_arena *, pw_str *ret, uint64_t *ret_end);
 
 #endif
