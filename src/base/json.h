@@ -59,7 +59,8 @@ bool pw_json_micros(const pw_json *, int64_t *ret);          /* a decimal number
 bool pw_json_valid(pw_str text);
 
 /* Canonical form (A6, D1, F4): keys sorted bytewise (last duplicate wins), no insignificant space, shortest escapes,
- * numbers as their text. Equal values spelled alike give equal bytes. `scratch` holds sorting tables. */
+ * numbers as their text. Equal values spelled alike give equal bytes. `scratch` holds sorting tables;
+ * they are given back, unless it is the buffer's own arena. */
 pw_status pw_json_canonical(pw_buffer *, const pw_json *, pw_arena *scratch);
 /* The same value compactly, keys in their order, strings made valid (A8: lone surrogates and NUL become U+FFFD), numbers as their text. */
 pw_status pw_json_clean(pw_buffer *, const pw_json *);

@@ -61,6 +61,14 @@ typedef struct compact_writer {
     write_frame frames[PW_JSON_MAX_DEPTH];
 } compact_writer;
 
+/* The buffer may have grown in this very arena since the mark: then the tables stay until it is freed. */
+static void scratch_rewind(compact_writer *w, pw_arena_mark mark)
+{
+    if (w->out->arena != w->scratch) {
+        pw_arena_rewind(w->scratch, mark);
+    }
+}
+
 static bool keys_ascend(const pw_json *object)
 {
     const pw_json *member = object->child;
@@ -139,7 +147,7 @@ static pw_status write_tree(compact_writer *w, const pw_json *json)
         const pw_json *member = next_member(f);
         if (member == NULL) {
             if (f->table != NULL) {
-                pw_arena_rewind(w->scratch, f->mark);
+                scratch_rewind(w, f->mark);
             }
             pw_buffer_byte(w->out, f->object ? '}' : ']');
             w->depth--;
@@ -173,7 +181,7 @@ static pw_status write_compact(pw_buffer *out, const pw_json *json, pw_arena *sc
     const pw_status status = write_tree(&w, json);
     if (status != PW_OK) {
         if (scratch != NULL) {
-            pw_arena_rewind(scratch, mark);
+            scratch_rewind(&w, mark);
         }
         if (out->ptr != NULL) {
             out->len = before; /* all or nothing */
