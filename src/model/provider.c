@@ -47,7 +47,7 @@ void pw_render_free(pw_render *render)
         allocator->resize(allocator->ctx, render->offsets, render->capacity * sizeof(size_t), 0);
     }
     if (render->key.ptr) {
-        allocator->resize(allocator->ctx, (void *)(uintptr_t)render->key.ptr, render->key.len, 0);
+        allocator->resize(allocator->ctx, (void *)(uintptr_t)render->key.ptr, render->key.len + 1, 0);
     }
     *render = (pw_render){.allocator = NULL};
 }

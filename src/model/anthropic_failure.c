@@ -1,0 +1,390 @@
+/*
+ * Classes of failed calls (F5, PROVIDERS.md 8), decided once, from the HTTP status, the error's type and code, and a
+ * short table of phrases where the protocol gives nothing else (F8).
+ *
+ * What a person reads is the provider's message field only: cut at 2,000 characters, with the key, and anything that
+ * looks like one, blotted out (N3).
+ */
+#include "model/anthropic_inner.h"
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "base/utf8.h"
+
+#define MESSAGE_CHARACTERS 2000
+#define MESSAGE_READ ((size_t)256 << 10) /* of a longer message only this much is looked at */
+#define KEY_LEAST 6
+#define WAIT_MOST_MS (INT64_C(366) * 24 * 3600 * 1000)
+
+/* --- Text that is safe to keep -------------------------------------------------------------------- */
+
+static bool is_key_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_';
+}
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* Length of a secret that begins at `at`, or 0. */
+static size_t secret_at(pw_str text, size_t at, pw_str key)
+{
+    const pw_str rest = pw_str_slice(text, at, text.len);
+    if (key.len >= KEY_LEAST && pw_str_begins(rest, key)) {
+        return key.len;
+    }
+    const bool inside_word = at > 0 && is_key_byte(text.ptr[at - 1]);
+    if (inside_word || rest.len < 3 || lower(rest.ptr[0]) != 's' || lower(rest.ptr[1]) != 'k' ||
+        (rest.ptr[2] != '-' && rest.ptr[2] != '_')) {
+        return 0;
+    }
+    size_t length = 3;
+    while (length < rest.len && is_key_byte(rest.ptr[length])) {
+        length++;
+    }
+    return length >= 3 + KEY_LEAST ? length : 0;
+}
+
+static size_t cut_characters(pw_str text, size_t most)
+{
+    size_t at = 0;
+    while (at < text.len && most > 0) {
+        at++;
+        while (at < text.len && ((uint8_t)text.ptr[at] & 0xC0) == 0x80) {
+            at++;
+        }
+        most--;
+    }
+    return at;
+}
+
+static pw_str safe_text(pw_str text, pw_str key, pw_arena *arena)
+{
+    pw_buffer mended, out;
+    pw_buffer_init_arena(&mended, arena, MESSAGE_READ * 4);
+    pw_buffer_init_arena(&out, arena, MESSAGE_READ * 8);
+    const size_t read = text.len > MESSAGE_READ ? pw_utf8_cut(text, MESSAGE_READ) : text.len;
+    if (pw_utf8_mend(&mended, pw_str_slice(text, 0, read)) != PW_OK) {
+        return PW_STR("(out of memory)");
+    }
+    const pw_str clean = pw_buffer_str(&mended);
+    size_t from = 0;
+    for (size_t at = 0; at < clean.len;) {
+        const size_t secret = secret_at(clean, at, key);
+        if (secret > 0) {
+            (void)pw_buffer_add(&out, pw_str_slice(clean, from, at));
+            (void)pw_buffer_add(&out, PW_STR("[key]"));
+            from = at + secret;
+        }
+        at += secret > 0 ? secret : 1;
+    }
+    (void)pw_buffer_add(&out, pw_str_slice(clean, from, clean.len));
+    if (out.failed != PW_OK) {
+        return PW_STR("(out of memory)");
+    }
+    const pw_str whole = pw_buffer_str(&out);
+    return pw_str_slice(whole, 0, cut_characters(whole, MESSAGE_CHARACTERS));
+}
+
+/* A provider's own word, when it is short and plain enough to be a code. */
+static bool is_code(pw_str word, pw_str key)
+{
+    if (word.len == 0 || word.len > 64 || (key.len >= KEY_LEAST && pw_str_find(word, key) != SIZE_MAX)) {
+        return false;
+    }
+    for (size_t i = 0; i < word.len; i++) {
+        if (!(is_key_byte(word.ptr[i]) || word.ptr[i] == '.') || secret_at(word, i, key) > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ASCII only; `phrase` is in lower case. */
+static bool says(pw_str text, const char *phrase)
+{
+    const size_t length = strlen(phrase);
+    for (size_t at = 0; at + length <= text.len; at++) {
+        size_t i = 0;
+        while (i < length && lower(text.ptr[at + i]) == phrase[i]) {
+            i++;
+        }
+        if (i == length) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool says_any(pw_str text, const char *const *phrases)
+{
+    for (size_t i = 0; phrases[i]; i++) {
+        if (says(text, phrases[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- Headers -------------------------------------------------------------------------------------- */
+
+static bool same_name(pw_str a, const char *b)
+{
+    if (a.len != strlen(b)) {
+        return false;
+    }
+    for (size_t i = 0; i < a.len; i++) {
+        if (lower(a.ptr[i]) != b[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static pw_str header(const pw_anthropic_fault *fault, const char *name)
+{
+    for (size_t i = 0; i < fault->header_count; i++) {
+        if (same_name(fault->headers[i].name, name)) {
+            return pw_str_trim(fault->headers[i].value);
+        }
+    }
+    return PW_STR_NONE;
+}
+
+/* "12" or "12.5", times `unit` milliseconds. */
+static bool decimal_ms(pw_str text, int64_t unit, int64_t *ret)
+{
+    const char *dot = text.len > 0 ? memchr(text.ptr, '.', text.len) : NULL;
+    const size_t whole = dot ? (size_t)(dot - text.ptr) : text.len;
+    uint64_t number = 0;
+    if (!pw_str_u64(pw_str_slice(text, 0, whole), &number)) {
+        return false;
+    }
+    int64_t ms = number > (uint64_t)WAIT_MOST_MS ? WAIT_MOST_MS : (int64_t)number * unit;
+    int64_t scale = unit;
+    for (size_t i = whole + 1; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9') {
+            return false;
+        }
+        scale /= 10;
+        ms += (text.ptr[i] - '0') * scale;
+    }
+    *ret = ms > WAIT_MOST_MS ? WAIT_MOST_MS : ms;
+    return true;
+}
+
+/* When a limit that is used up is filled again; 0: the headers do not say. */
+static int64_t limits_reset_ms(const pw_anthropic_fault *fault)
+{
+    static const char *const names[] = {"requests", "tokens", "input-tokens", "output-tokens"};
+    int64_t latest = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char name[64];
+        int64_t at = 0;
+        pw_format(name, sizeof name, "anthropic-ratelimit-%s-remaining", names[i]);
+        if (!pw_str_is(header(fault, name), "0")) {
+            continue;
+        }
+        pw_format(name, sizeof name, "anthropic-ratelimit-%s-reset", names[i]);
+        if (pw_time_parse_rfc3339(header(fault, name), &at) && at > latest) {
+            latest = at;
+        }
+    }
+    return latest;
+}
+
+/* Wall time before which there is no point in asking; 0: not said. */
+static int64_t until_of(const pw_anthropic_fault *fault, int64_t now_ms)
+{
+    int64_t wait = 0, at = 0;
+    if (decimal_ms(header(fault, "retry-after-ms"), 1, &wait) && wait > 0) {
+        return now_ms + wait;
+    }
+    const pw_str after = header(fault, "retry-after");
+    if (decimal_ms(after, 1000, &wait)) {
+        return wait > 0 ? now_ms + wait : 0;
+    }
+    if (!pw_time_parse_http(after, &at) && fault->status == 429) {
+        at = limits_reset_ms(fault);
+    }
+    if (at <= now_ms) {
+        return 0;
+    }
+    return at - now_ms > WAIT_MOST_MS ? now_ms + WAIT_MOST_MS : at;
+}
+
+/* --- The table ------------------------------------------------------------------------------------ */
+
+static const char *const context_phrases[] = {
+    "prompt is too long",     "context_length_exceeded", "maximum context length",
+    "exceed_context_size",    "too many tokens",         "input is too long",
+    "exceed context limit",   "context window",          NULL};
+
+static const char *const money_codes[] = {"insufficient_quota",
+                                          "credit_balance_exhausted",
+                                          "organization_spend_limit_exceeded",
+                                          "project_spend_limit_exceeded",
+                                          "organization_usage_limit_exceeded",
+                                          "enforced_spend_limit_reached",
+                                          "contract_spend_limit_reached",
+                                          NULL};
+
+static bool is_context(const pw_anthropic_fault *fault)
+{
+    if (fault->status != 400 && fault->status != 413 && fault->status != 422) {
+        return false;
+    }
+    const bool counted = says(fault->message, "input token count") && says(fault->message, "exceeds");
+    return counted || says_any(fault->message, context_phrases) ||
+           says_any(fault->type, context_phrases) || says_any(fault->code, context_phrases);
+}
+
+/* "Limit 1, Requested 30": no wait makes it fit. */
+static bool never_fits(const pw_anthropic_fault *fault)
+{
+    return fault->status == 429 && says(fault->message, "request too large");
+}
+
+static bool is_money(const pw_anthropic_fault *fault, pw_str *ret_code)
+{
+    const pw_str words[] = {fault->code, fault->type};
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; money_codes[k]; k++) {
+            if (pw_str_is(words[i], money_codes[k])) {
+                *ret_code = pw_str_from(money_codes[k]);
+                return true;
+            }
+        }
+    }
+    if (says(fault->message, "credit balance is too low")) {
+        *ret_code = PW_STR("credit_balance_exhausted");
+        return true;
+    }
+    return false;
+}
+
+static bool is_passing(int status)
+{
+    return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
+}
+
+static pw_failure_class class_by_status(const pw_anthropic_fault *fault, int64_t until_ms)
+{
+    const int status = fault->status;
+    /* x-should-retry wins over the table in both directions. */
+    const pw_str advice = header(fault, "x-should-retry");
+    const bool retry = pw_str_is(advice, "true") || (is_passing(status) && !pw_str_is(advice, "false"));
+    if (retry) {
+        const bool timed = status == 429 || status == 503 || status == 529;
+        return timed && until_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY;
+    }
+    return is_passing(status) || status == 404 ? PW_FAILURE_NEXT : PW_FAILURE_FINAL;
+}
+
+static pw_str code_of(const pw_endpoint *endpoint, const pw_anthropic_fault *fault, pw_arena *arena)
+{
+    pw_str code = PW_STR("provider");
+    char made[32];
+    const pw_str word = is_code(fault->type, endpoint->key) ? fault->type : PW_STR_NONE;
+    if (word.len > 0) {
+        return pw_arena_dup(arena, word, &code) == PW_OK ? code : PW_STR("provider");
+    }
+    pw_format(made, sizeof made, "http_%d", fault->status);
+    return pw_arena_dup(arena, pw_str_from(made), &code) == PW_OK ? code : PW_STR("provider");
+}
+
+static pw_str message_of(const pw_endpoint *endpoint, const pw_anthropic_fault *fault,
+                         pw_arena *arena)
+{
+    if (fault->message.len > 0) {
+        return safe_text(fault->message, endpoint->key, arena);
+    }
+    char made[64];
+    pw_str text = PW_STR_NONE;
+    pw_format(made, sizeof made, "the provider answered %d without a message", fault->status);
+    return pw_arena_dup(arena, pw_str_from(made), &text) == PW_OK ? text : PW_STR("(out of memory)");
+}
+
+pw_failure pw_anthropic_class(const pw_endpoint *endpoint, const pw_anthropic_fault *fault,
+                              pw_arena *arena)
+{
+    pw_failure failure = {.usage = PW_USAGE_UNKNOWN,
+                          .code = code_of(endpoint, fault, arena),
+                          .message = message_of(endpoint, fault, arena)};
+    pw_str money = PW_STR_NONE;
+    if (is_context(fault)) {
+        failure.failure_class = PW_FAILURE_REPAIR;
+        failure.code = PW_STR("context_length");
+    } else if (fault->status == 413 || never_fits(fault)) {
+        failure.failure_class = PW_FAILURE_REPAIR;
+        failure.code = PW_STR("request_too_large");
+    } else if (is_money(fault, &money)) {
+        failure.failure_class = PW_FAILURE_NEXT;
+        failure.code = money;
+    } else {
+        const int64_t until_ms = until_of(fault, endpoint->now_ms);
+        failure.failure_class = class_by_status(fault, until_ms);
+        const bool later = failure.failure_class == PW_FAILURE_WAIT ||
+                           failure.failure_class == PW_FAILURE_RETRY;
+        failure.until_ms = later ? until_ms : 0; /* of RETRY: a hint, not before */
+    }
+    return failure;
+}
+
+/* --- Reading what was said ------------------------------------------------------------------------ */
+
+int pw_anthropic_status_of(pw_str type)
+{
+    static const struct {
+        const char *type;
+        int status;
+    } table[] = {
+        {"invalid_request_error", 400}, {"authentication_error", 401}, {"billing_error", 402},
+        {"permission_error", 403},      {"not_found_error", 404},      {"conflict_error", 409},
+        {"request_too_large", 413},     {"rate_limit_error", 429},     {"api_error", 500},
+        {"timeout_error", 504},         {"overloaded_error", 529},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (pw_str_is(type, table[i].type)) {
+            return table[i].status;
+        }
+    }
+    return 500;
+}
+
+void pw_anthropic_fault_read(const pw_json *body, pw_anthropic_fault *ret)
+{
+    const pw_json *error = pw_json_get(body, "error");
+    if (!pw_json_is(error, PW_JSON_OBJECT)) {
+        error = error ? error : body; /* a bare string, or a gateway's flat object */
+    }
+    const pw_json *details = pw_json_get(error, "details");
+    const pw_json *message = pw_json_get(error, "message");
+    const bool flat = error == body;
+    ret->type = flat ? PW_STR_NONE : pw_json_text(pw_json_get(error, "type"));
+    ret->code = pw_json_text(pw_json_get(details, "error_code"));
+    if (ret->code.len == 0) {
+        ret->code = pw_json_text(pw_json_get(error, "code"));
+    }
+    ret->message = pw_json_text(message ? message : pw_json_get(error, "detail"));
+    if (ret->message.len == 0) {
+        ret->message = pw_json_text(error);
+    }
+}
+
+pw_failure pw_anthropic_failure(const pw_endpoint *endpoint, int http_status,
+                                const pw_header *headers, size_t header_count, pw_str body,
+                                pw_arena *arena)
+{
+    pw_anthropic_fault fault = {.status = http_status};
+    const pw_json *json = NULL;
+    if (pw_json_parse(arena, pw_str_trim(body), PW_JSON_MEND_UTF8, &json, NULL) == PW_OK) {
+        pw_anthropic_fault_read(json, &fault);
+    }
+    fault.headers = headers;
+    fault.header_count = header_count;
+    return pw_anthropic_class(endpoint, &fault, arena);
+}
