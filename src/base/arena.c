@@ -4,8 +4,8 @@
  * Invariants:
  *  1. Ordinary blocks are linked by `older`; only `head` gives out memory. What an older block had
  *     left is not used again.
- *  2. A request too big to be worth a new ordinary block gets a block of its own, hung off the block
- *     that was head at that time (`big`), which goes on serving small requests.
+ *  2. A request too big to be worth a new ordinary block gets a block of its own, hung off the
+ * block that was head at that time (`big`), which goes on serving small requests.
  *  3. Hanging one on spends one unit of the head (`at` is where): so a mark's `used` tells which of
  *     a block's big ones are younger than the mark.
  *  4. `held` is the sum of all block sizes with their headers, and never over `limit`.
@@ -17,7 +17,8 @@
 #define BLOCK_SIZE_FIRST ((size_t)1024)
 
 struct pw_arena_block {
-    pw_arena_block *older; /* ordinary: the next older; big: the next older big one of the same block */
+    pw_arena_block
+        *older; /* ordinary: the next older; big: the next older big one of the same block */
     pw_arena_block *big;
     size_t size; /* with this header */
     size_t used; /* with this header */

@@ -1,7 +1,7 @@
 /*
  * Growable buffers. Capacity doubles up to the maximum; a heap buffer is resized in place, an
- * arena's is copied into a larger piece. Once an append has failed the buffer takes nothing more, so
- * a writer of many pieces never leaves a text with a hole in the middle.
+ * arena's is copied into a larger piece. Once an append has failed the buffer takes nothing more,
+ * so a writer of many pieces never leaves a text with a hole in the middle.
  */
 #include "base/buffer.h"
 
@@ -74,7 +74,8 @@ static pw_status grow(pw_buffer *b, size_t more)
     }
     char *ptr = resize(b, capacity);
     if (ptr == NULL && capacity > need) {
-        capacity = need; /* near an arena's limit the doubled size may not fit where this one does */
+        capacity =
+            need; /* near an arena's limit the doubled size may not fit where this one does */
         ptr = resize(b, capacity);
     }
     if (ptr == NULL) {

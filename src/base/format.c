@@ -14,7 +14,7 @@ typedef struct sink {
 } sink;
 
 typedef struct conversion {
-    size_t width; /* zero-padded to this many digits */
+    size_t width;  /* zero-padded to this many digits */
     int precision; /* of a string; -1: none */
     char modifier; /* 0, 'l', 'L' for ll, 'z' */
     char kind;
@@ -177,7 +177,8 @@ size_t pw_format_va(char *to, size_t size, const char *format, va_list list)
         int star_wanted;
         p = read_conversion(p + 1, &c, &star_wanted);
         if (star_wanted) {
-            /* A length over INT_MAX arrives negative: printing nothing beats reading past the end. */
+            /* A length over INT_MAX arrives negative: printing nothing beats reading past the end.
+             */
             int precision = va_arg(args.list, int);
             c.precision = precision < 0 ? 0 : precision;
         }

@@ -1,4 +1,5 @@
-/* UUIDs from the randomness they are given, and a seeded random stream for jitter and simulations. */
+/* UUIDs from the randomness they are given, and a seeded random stream for jitter and simulations.
+ */
 #include "base/id.h"
 
 static pw_uuid uuid_text(const uint8_t bytes[16])

@@ -3,9 +3,9 @@
  * judges (pw_json_valid): both are the same code, so they cannot disagree.
  *
  * Open containers are frames on a bounded list, not calls: the text decides how deep it nests, and
- * the stack must not be the text's to spend. Strings are looked at eight bytes at a time; one without
- * escapes is borrowed, one with escapes is measured while it is checked and then decoded into
- * exactly that much of the arena.
+ * the stack must not be the text's to spend. Strings are looked at eight bytes at a time; one
+ * without escapes is borrowed, one with escapes is measured while it is checked and then decoded
+ * into exactly that much of the arena.
  */
 #include "base/json_inner.h"
 #include "base/utf8.h"
@@ -37,8 +37,8 @@ static pw_status fail(reader *r, const char *at, const char *expected)
 {
     const size_t offset = (size_t)(at - r->start);
     if (at == r->end) {
-        return PW_FAIL(r->error, PW_INVALID, "JSON byte %zu: expected %s, found the end of the text",
-                       offset, expected);
+        return PW_FAIL(r->error, PW_INVALID,
+                       "JSON byte %zu: expected %s, found the end of the text", offset, expected);
     }
     const unsigned char c = (unsigned char)*at;
     if (c > 0x20 && c < 0x7F) {
@@ -65,9 +65,9 @@ static inline void skip_space(reader *r)
 /* --- Strings. */
 
 typedef struct string_shape {
-    const char *end; /* its closing quote */
+    const char *end;  /* its closing quote */
     ptrdiff_t growth; /* decoded length less length as written */
-    bool plain; /* the text can be borrowed */
+    bool plain;       /* the text can be borrowed */
     bool mended;
 } string_shape;
 
@@ -436,8 +436,8 @@ static pw_status check_unique(reader *r, const pw_json *object)
     if (repeated == NULL) {
         return PW_OK;
     }
-    const pw_str shown = pw_str_slice(
-        repeated->key, 0, repeated->key.len < 80 ? repeated->key.len : 80);
+    const pw_str shown =
+        pw_str_slice(repeated->key, 0, repeated->key.len < 80 ? repeated->key.len : 80);
     return PW_FAIL(r->error, PW_INVALID, "JSON byte %zu: the key \"%.*s\" is repeated",
                    (size_t)(repeated->raw.ptr - r->start), PW_STR_ARG(shown));
 }

@@ -23,7 +23,8 @@ pw_decimal pw_decimal_of(pw_str number);
 int pw_decimal_digit(const pw_decimal *, size_t index); /* of the significant ones */
 int pw_decimal_compare(const pw_decimal *, const pw_decimal *);
 bool pw_decimal_is_whole(const pw_decimal *);
-/* The number × 10^shift when that is a whole number (`round`: rounded, half away from zero) and fits. */
+/* The number × 10^shift when that is a whole number (`round`: rounded, half away from zero) and
+ * fits. */
 bool pw_decimal_i64(const pw_decimal *, int shift, bool round, int64_t *ret);
 
 /*

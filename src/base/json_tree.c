@@ -61,7 +61,8 @@ typedef struct compact_writer {
     write_frame frames[PW_JSON_MAX_DEPTH];
 } compact_writer;
 
-/* The buffer may have grown in this very arena since the mark: then the tables stay until it is freed. */
+/* The buffer may have grown in this very arena since the mark: then the tables stay until it is
+ * freed. */
 static void scratch_rewind(compact_writer *w, pw_arena_mark mark)
 {
     if (w->out->arena != w->scratch) {
@@ -84,8 +85,7 @@ static pw_status enter(compact_writer *w, const pw_json *json)
 {
     PW_ASSERT(w->depth < PW_JSON_MAX_DEPTH); /* the reader makes no deeper trees */
     write_frame *f = &w->frames[w->depth];
-    *f = (write_frame){
-        .next = json->child, .object = json->type == PW_JSON_OBJECT, .first = true};
+    *f = (write_frame){.next = json->child, .object = json->type == PW_JSON_OBJECT, .first = true};
     if (w->scratch != NULL && f->object && !keys_ascend(json)) {
         f->mark = pw_arena_mark_get(w->scratch);
         f->table = pw_json_sorted(json, w->scratch);
@@ -94,8 +94,8 @@ static pw_status enter(compact_writer *w, const pw_json *json)
         }
         /* Of a repeated key only the last one stays; equal keys are neighbours now, in order. */
         for (uint32_t i = 0; i < json->count; i++) {
-            const bool same = f->left > 0 &&
-                              pw_str_equal(f->table[f->left - 1]->key, f->table[i]->key);
+            const bool same =
+                f->left > 0 && pw_str_equal(f->table[f->left - 1]->key, f->table[i]->key);
             f->table[same ? f->left - 1 : f->left++] = f->table[i];
         }
     }
@@ -205,7 +205,7 @@ pw_status pw_json_clean(pw_buffer *out, const pw_json *json)
 /* --- Comparing. */
 
 typedef struct pair_frame {
-    const pw_json *a, *b; /* the members compared now; `b` is not used when keys are looked up */
+    const pw_json *a, *b;    /* the members compared now; `b` is not used when keys are looked up */
     const pw_json *b_object; /* not NULL: look keys up here */
     bool object;
 } pair_frame;

@@ -1,6 +1,6 @@
 /*
- * The JSON writer: commas and colons are its own affair, escapes go out by runs. It keeps no status:
- * a failure sticks in the buffer, and its callers look there once, at the end.
+ * The JSON writer: commas and colons are its own affair, escapes go out by runs. It keeps no
+ * status: a failure sticks in the buffer, and its callers look there once, at the end.
  */
 #include "base/clock.h"
 #include "base/json_inner.h"

@@ -1,8 +1,9 @@
 /*
  * Applying a schema to a value.
  *
- * A machine with frames of its own instead of recursion: a frame is one schema applied to one value,
- * standing at one keyword. A keyword that needs another schema applied (`properties`, `anyOf`,
+ * A machine with frames of its own instead of recursion: a frame is one schema applied to one
+ * value, standing at one keyword. A keyword that needs another schema applied (`properties`,
+ * `anyOf`,
  * `$ref` …) pushes a frame and stands still until that one's verdict comes back.
  *
  * What bounds it: the number of frames, so that a schema that refers to itself ends; and steps, so
@@ -12,7 +13,8 @@
 
 #include "base/json_inner.h"
 
-#define FRAMES_MAX (4 * PW_JSON_MAX_DEPTH) /* a level of the value may take `$ref`, `anyOf`, `$ref` */
+#define FRAMES_MAX                                                                                 \
+    (4 * PW_JSON_MAX_DEPTH) /* a level of the value may take `$ref`, `anyOf`, `$ref` */
 #define STEPS_BASE 1000000
 #define STEPS_PER_BYTE 8 /* so that a large value may take its time */
 
@@ -369,9 +371,8 @@ static verdict apply_simple(machine *m, const frame *f, pw_schema_keyword keywor
         return name != NULL ? fault_at(m, f, value, name) : VERDICT_FITS;
     }
     case PW_SCHEMA_UNIQUE_ITEMS: {
-        const pw_json *item = pw_json_true(wanted) && value->type == PW_JSON_ARRAY
-                                  ? repeated_item(m, value)
-                                  : NULL;
+        const pw_json *item =
+            pw_json_true(wanted) && value->type == PW_JSON_ARRAY ? repeated_item(m, value) : NULL;
         return item != NULL ? fault_at(m, f, item, NULL) : VERDICT_FITS;
     }
     default:

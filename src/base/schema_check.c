@@ -90,7 +90,7 @@ const pw_json *pw_schema_find(const pw_json *root, pw_str ref, int64_t *steps)
 
 typedef enum shape {
     SHAPE_ANY,
-    SHAPE_TYPE,         /* a type's name or a list of them */
+    SHAPE_TYPE, /* a type's name or a list of them */
     SHAPE_SCHEMA,
     SHAPE_SCHEMAS,      /* a list of schemas */
     SHAPE_ALTERNATIVES, /* the same, not empty */

@@ -41,7 +41,7 @@ typedef enum pw_schema_keyword {
 #define PW_SCHEMA_ENUM(id, name, shape, expected) PW_SCHEMA_##id,
     PW_SCHEMA_KEYWORDS(PW_SCHEMA_ENUM)
 #undef PW_SCHEMA_ENUM
-    PW_SCHEMA_ANNOTATION /* anything else: says nothing about a value */
+        PW_SCHEMA_ANNOTATION /* anything else: says nothing about a value */
 } pw_schema_keyword;
 
 pw_schema_keyword pw_schema_keyword_of(pw_str name);
@@ -64,8 +64,11 @@ typedef struct pw_schema_fault {
 
 pw_status pw_schema_report(const pw_json *root, const pw_schema_fault *, pw_error *);
 
-/* A JSON Pointer (RFC 6901) to `node` inside `root`, cut when it is long; "(top)" for root itself. */
-typedef struct pw_schema_path { char text[100]; } pw_schema_path;
+/* A JSON Pointer (RFC 6901) to `node` inside `root`, cut when it is long; "(top)" for root itself.
+ */
+typedef struct pw_schema_path {
+    char text[100];
+} pw_schema_path;
 pw_schema_path pw_schema_path_of(const pw_json *root, const pw_json *node);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Says what was wrong with a value, where, and what would have been right, for a model or a person
- * to act on. The place is found by looking for the node in its document, which is only done once the
- * verdict is known: applying a schema keeps no paths.
+ * to act on. The place is found by looking for the node in its document, which is only done once
+ * the verdict is known: applying a schema keeps no paths.
  */
 #include "base/schema_inner.h"
 #include "base/utf8.h"
@@ -17,8 +17,10 @@ static size_t index_of(const pw_json *parent, const pw_json *node)
     return index;
 }
 
-/* The members on the way from root to node, root itself left out; SIZE_MAX when it is not inside. */
-static size_t way_to(const pw_json *root, const pw_json *node, const pw_json *way[PW_JSON_MAX_DEPTH])
+/* The members on the way from root to node, root itself left out; SIZE_MAX when it is not inside.
+ */
+static size_t way_to(const pw_json *root, const pw_json *node,
+                     const pw_json *way[PW_JSON_MAX_DEPTH])
 {
     size_t depth = 0;
     const pw_json *at = root;

@@ -31,7 +31,8 @@ static inline uint32_t load_big_endian(const uint8_t *p)
         (h) += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((g) ^ ((e) & ((f) ^ (g)))) +      \
                k[i] + w[i];                                                                        \
         (d) += (h);                                                                                \
-        (h) += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + (((a) & (b)) | ((c) & ((a) | (b)))); \
+        (h) +=                                                                                     \
+            (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + (((a) & (b)) | ((c) & ((a) | (b))));  \
     } while (0)
 
 /* The message schedule in place: w holds the last 16 words, and word i becomes word i + 16. */

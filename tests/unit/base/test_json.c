@@ -21,7 +21,10 @@ typedef struct json_case {
     pw_str text;
 } json_case;
 
-#define CASE(name, text) {name, PW_STR_INIT(text)}
+#define CASE(name, text)                                                                           \
+    {                                                                                              \
+        name, PW_STR_INIT(text)                                                                    \
+    }
 
 static const json_case suite[] = {
     CASE("y_null", "null"),
@@ -356,8 +359,11 @@ static void test_suite_is_judged_alike_inside_containers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof suite / sizeof suite[0]; i++) {
-        static const char *const frames[][2] = {
-            {"[", "]"}, {"{\"k\":", "}"}, {"[0,", ",1]"}, {"   ", "\n"}, {"{\"a\":[{\"b\":", "}]}"}};
+        static const char *const frames[][2] = {{"[", "]"},
+                                                {"{\"k\":", "}"},
+                                                {"[0,", ",1]"},
+                                                {"   ", "\n"},
+                                                {"{\"a\":[{\"b\":", "}]}"}};
         for (size_t f = 0; f < sizeof frames / sizeof frames[0]; f++) {
             char text[400];
             size_t len = strlen(frames[f][0]);
@@ -539,8 +545,10 @@ static void test_A8_lone_surrogates_are_mended(void **state)
     check_text("\"a\\uD800\\n\"", PW_STR("a" R "\n"), 0, true);
     check_text("\"\\uDC00\\uD800\"", PW_STR(R R), 0, true);
     check_text("\"a\\u0000b\"", PW_STR("a\0b"), 0, false);
-    check_text("\"\\u00e9\\u20AC\\u0041\"", PW_STR("\xC3\xA9\xE2\x82\xAC"
-                                                   "A"), 0, false);
+    check_text("\"\\u00e9\\u20AC\\u0041\"",
+               PW_STR("\xC3\xA9\xE2\x82\xAC"
+                      "A"),
+               0, false);
     fixture f;
     open_text(&f, PW_STR("{\"\\uD800\":1,\"ok\":2}"), 0);
     assert_true(f.json->child->mended);
@@ -554,12 +562,15 @@ static void test_A8_bad_utf8_is_mended_when_asked(void **state)
     (void)state;
     const int mend = PW_JSON_MEND_UTF8;
     check_text("\"\xFF\"", PW_STR(R), mend, true);
-    check_text("\"a\xC0\xAF" "b\"", PW_STR("a" R R "b"), mend, true);
+    check_text("\"a\xC0\xAF"
+               "b\"",
+               PW_STR("a" R R "b"), mend, true);
     check_text("\"\xE2\x82\"", PW_STR(R), mend, true);
     check_text("\"\xF0\x9F\x98\\n\"", PW_STR(R "\n"), mend, true);
     check_text("\"\xED\xA0\x80\"", PW_STR(R R R), mend, true);
-    check_text("\"0123456789\xFF" "0123456789\xC3\xA9\"", PW_STR("0123456789" R "0123456789\xC3\xA9"),
-               mend, true);
+    check_text("\"0123456789\xFF"
+               "0123456789\xC3\xA9\"",
+               PW_STR("0123456789" R "0123456789\xC3\xA9"), mend, true);
     check_text("\"\xC3\xA9 fine\"", PW_STR("\xC3\xA9 fine"), mend, false);
     fixture f;
     open_text(&f, PW_STR("{\"k\xFF\":\"ok\"}"), mend);
@@ -584,8 +595,14 @@ static void test_strings_without_escapes_are_borrowed(void **state)
 static void test_C8_numbers_pass_byte_exact(void **state)
 {
     (void)state;
-    static const char *const numbers[] = {
-        "0.7", "1.0", "-0", "1E+2", "12345678901234567890123", "0.1000", "1e-7", "9007199254740993"};
+    static const char *const numbers[] = {"0.7",
+                                          "1.0",
+                                          "-0",
+                                          "1E+2",
+                                          "12345678901234567890123",
+                                          "0.1000",
+                                          "1e-7",
+                                          "9007199254740993"};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         char text[64];
         snprintf(text, sizeof text, " [ %s ] ", numbers[i]);

@@ -50,7 +50,8 @@ static void test_A6_canonical_json_sorts_keys(void **state)
         {"{\"a\":1,\"b\":{\"d\":1,\"c\":[{\"f\":1,\"e\":2}]}}",
          "{\"a\":1,\"b\":{\"c\":[{\"e\":2,\"f\":1}],\"d\":1}}"},
         {"{\"\\u00e9\":1,\"z\":2,\"\":3,\"aa\":4,\"a\":5,\"\\ud83d\\ude00\":6,\"\\uffee\":7}",
-         "{\"\":3,\"a\":5,\"aa\":4,\"z\":2,\"\xC3\xA9\":1,\"\xEF\xBF\xAE\":7,\"\xF0\x9F\x98\x80\":6}"},
+         "{\"\":3,\"a\":5,\"aa\":4,\"z\":2,\"\xC3\xA9\":1,\"\xEF\xBF\xAE\":7,\"\xF0\x9F\x98\x80\":"
+         "6}"},
         {"\"\\u0041\\/\\u000a\\u0008\\u0022\\u005c\\u001F\\u0000\\u007f\"",
          "\"A/\\n\\b\\\"\\\\\\u001f\\u0000\x7f\""},
         {"[1.0,1e2,-0,0.10]", "[1.0,1e2,-0,0.10]"},
@@ -69,8 +70,8 @@ static void test_A6_canonical_json_sorts_keys(void **state)
         char first[200];
         snprintf(first, sizeof first, "%s", f.out.ptr);
         pw_buffer_clear(&f.out);
-        assert_int_equal(
-            pw_json_canonical(&f.out, read_json(&f, pw_str_from(first)), &f.arena), PW_OK);
+        assert_int_equal(pw_json_canonical(&f.out, read_json(&f, pw_str_from(first)), &f.arena),
+                         PW_OK);
         assert_string_equal(f.out.ptr, first);
     }
     end(&f);
@@ -111,7 +112,8 @@ static void test_A8_clean_keeps_order_and_mends_strings(void **state)
         pw_str from;
         const char *to;
     } cases[] = {
-        {PW_STR_INIT(" { \"b\" : 1 ,\n\"a\" : [ ] , \"b\" : 1.50 } "), "{\"b\":1,\"a\":[],\"b\":1.50}"},
+        {PW_STR_INIT(" { \"b\" : 1 ,\n\"a\" : [ ] , \"b\" : 1.50 } "),
+         "{\"b\":1,\"a\":[],\"b\":1.50}"},
         {PW_STR_INIT("[\"a\\u0000b\",\"\\ud800\",\"\\udc00x\",\"\\ud83d\\ude00\"]"),
          "[\"a" R "b\",\"" R "\",\"" R "x\",\"\xF0\x9F\x98\x80\"]"},
         {PW_STR_INIT("{\"\\ud800\\u0000\":\"\\u0001\\/\\\"\"}"), "{\"" R R "\":\"\\u0001/\\\"\"}"},
@@ -216,7 +218,8 @@ static void test_equality(void **state)
         {"{\"a\":1}", "{\"a\":0,\"a\":1}", true, true},
         {"{\"a\":1,\"a\":0}", "{\"a\":1}", false, false},
         {"{\"a\":0,\"a\":1}", "{\"a\":2,\"a\":1}", true, true},
-        {"{\"a\":{\"x\":[1,{\"y\":1}]},\"a\":1}", "{\"a\":{\"x\":[1,{\"y\":2}]},\"a\":1}", true, true},
+        {"{\"a\":{\"x\":[1,{\"y\":1}]},\"a\":1}", "{\"a\":{\"x\":[1,{\"y\":2}]},\"a\":1}", true,
+         true},
         {"{\"a\":{\"x\":1},\"a\":1,\"b\":2}", "{\"a\":{\"x\":2},\"a\":1,\"b\":3}", false, false},
         {"{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":1}", false, false},
         {"{\"x\":{\"c\":1,\"d\":[]},\"y\":0}", "{\"y\":0,\"x\":{\"d\":[],\"c\":1}}", true, true},
@@ -227,7 +230,8 @@ static void test_equality(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const pw_json *a = read_json(&f, pw_str_from(cases[i].a));
         const pw_json *b = read_json(&f, pw_str_from(cases[i].b));
-        if (pw_json_equal(a, b) != cases[i].canonical || pw_json_equal(b, a) != cases[i].canonical ||
+        if (pw_json_equal(a, b) != cases[i].canonical ||
+            pw_json_equal(b, a) != cases[i].canonical ||
             pw_json_equal_value(a, b) != cases[i].value ||
             pw_json_equal_value(b, a) != cases[i].value) {
             fail_msg("%s and %s", cases[i].a, cases[i].b);
@@ -238,8 +242,9 @@ static void test_equality(void **state)
         const size_t cut = f.out.len;
         (void)pw_json_canonical(&f.out, b, &f.arena);
         const pw_str both = pw_buffer_str(&f.out);
-        assert_int_equal(pw_str_equal(pw_str_slice(both, 0, cut), pw_str_slice(both, cut, both.len)),
-                         cases[i].canonical);
+        assert_int_equal(
+            pw_str_equal(pw_str_slice(both, 0, cut), pw_str_slice(both, cut, both.len)),
+            cases[i].canonical);
     }
     assert_true(pw_json_equal(NULL, NULL));
     assert_false(pw_json_equal(NULL, read_json(&f, PW_STR("null"))));
@@ -278,11 +283,10 @@ static void test_writer_puts_commas_and_colons(void **state)
     pw_json_object_end(&w);
     assert_int_equal(f.out.failed, PW_OK);
     assert_string_equal(
-        f.out.ptr,
-        "{\"s\":\"a\\\"b\\\\c\\n\\u0001\x7f\xC3\xA9/\",\"empty\":\"\",\"none\":null,"
-        "\"least\":-9223372036854775808,\"yes\":true,\"raw\":[1.0],"
-        "\"at\":\"1970-01-01T00:00:00.000Z\",\"never\":null,"
-        "\"list\":[1,null,false,{},[],\"x\"],\"k\\\"\\n\":0}");
+        f.out.ptr, "{\"s\":\"a\\\"b\\\\c\\n\\u0001\x7f\xC3\xA9/\",\"empty\":\"\",\"none\":null,"
+                   "\"least\":-9223372036854775808,\"yes\":true,\"raw\":[1.0],"
+                   "\"at\":\"1970-01-01T00:00:00.000Z\",\"never\":null,"
+                   "\"list\":[1,null,false,{},[],\"x\"],\"k\\\"\\n\":0}");
     assert_true(pw_json_valid(pw_buffer_str(&f.out)));
     end(&f);
 }

@@ -181,7 +181,8 @@ static void buffer_roundtrip(pw_buffer *b)
     assert_int_equal(pw_buffer_u64(b, UINT64_MAX), PW_OK);
     assert_int_equal(pw_buffer_i64(b, 0), PW_OK);
     assert_int_equal(pw_buffer_format(b, "|%s %d|", "x", -5), PW_OK);
-    assert_string_equal(b->ptr, "abc--922337203685477580818446744073709551615" "0|x -5|");
+    assert_string_equal(b->ptr, "abc--922337203685477580818446744073709551615"
+                                "0|x -5|");
     pw_buffer_clear(b);
     assert_string_equal(b->ptr, "");
     char wide[3000];

@@ -14,7 +14,8 @@
 #include "base/utf8.h"
 #include "support/failing_allocator.h"
 
-/* Runs with what t hands out and frees all of it; any answer but PW_OK and PW_NOMEM is a failure. */
+/* Runs with what t hands out and frees all of it; any answer but PW_OK and PW_NOMEM is a failure.
+ */
 typedef pw_status (*scenario)(pw_test_allocator *t);
 
 static void sweep(scenario run)
@@ -43,10 +44,11 @@ static size_t make_document(char *text, size_t size)
     size_t len = 0;
     text[len++] = '[';
     for (int i = 0; i < 120; i++) {
-        len += (size_t)snprintf(text + len, size - len,
-                                "%s{\"z%d\":\"a\\n\\u00e9 %d\",\"a\":[1.5,true,{\"y\":null,\"x\":\"\\ud800\"}],"
-                                "\"a\":%d}",
-                                i > 0 ? "," : "", i, i, i);
+        len += (size_t)snprintf(
+            text + len, size - len,
+            "%s{\"z%d\":\"a\\n\\u00e9 %d\",\"a\":[1.5,true,{\"y\":null,\"x\":\"\\ud800\"}],"
+            "\"a\":%d}",
+            i > 0 ? "," : "", i, i, i);
     }
     text[len++] = ']';
     return len;
@@ -59,8 +61,7 @@ static pw_status parse_into(pw_arena *arena, const pw_json **ret)
 {
     const size_t held = arena->held;
     pw_error error;
-    const pw_status status =
-        pw_json_parse(arena, (pw_str){document, document_len}, 0, ret, &error);
+    const pw_status status = pw_json_parse(arena, (pw_str){document, document_len}, 0, ret, &error);
     if (status != PW_OK) {
         assert_int_equal(error.code, status);
         assert_int_equal(arena->held, held);
@@ -89,9 +90,9 @@ static pw_status run_parse_unique(pw_test_allocator *t)
     pw_arena arena;
     pw_arena_init(&arena, &t->allocator, 64, 0);
     const pw_json *json;
-    const pw_status status =
-        pw_json_parse(&arena, PW_STR("{\"b\":{\"y\":1,\"x\":[1,2,3],\"w\":\"\\n\"},\"a\":2,\"c\":{}}"),
-                      PW_JSON_UNIQUE_KEYS, &json, NULL);
+    const pw_status status = pw_json_parse(
+        &arena, PW_STR("{\"b\":{\"y\":1,\"x\":[1,2,3],\"w\":\"\\n\"},\"a\":2,\"c\":{}}"),
+        PW_JSON_UNIQUE_KEYS, &json, NULL);
     pw_arena_free(&arena);
     return status;
 }
@@ -142,8 +143,10 @@ static pw_status run_clean(pw_test_allocator *t)
 static pw_status apply(pw_test_allocator *t, const char *value_text, pw_status right)
 {
     static const char schema_text[] =
-        "{\"$defs\":{\"n\":{\"anyOf\":[{\"type\":\"null\"},{\"oneOf\":[{\"type\":\"integer\"},{\"allOf\":[{"
-        "\"not\":{\"type\":\"number\"}},{\"$ref\":\"#/$defs/list\"}]}]}]},\"list\":{\"type\":\"array\","
+        "{\"$defs\":{\"n\":{\"anyOf\":[{\"type\":\"null\"},{\"oneOf\":[{\"type\":\"integer\"},{"
+        "\"allOf\":[{"
+        "\"not\":{\"type\":\"number\"}},{\"$ref\":\"#/$defs/"
+        "list\"}]}]}]},\"list\":{\"type\":\"array\","
         "\"uniqueItems\":true,\"items\":{\"$ref\":\"#/$defs/n\"}}},\"properties\":{\"v\":{\"$ref\":"
         "\"#/$defs/n\"}},\"required\":[\"v\"],\"additionalProperties\":false}";
     pw_arena arena, scratch;
@@ -247,8 +250,8 @@ static void test_allocation_failures_are_answered(void **state)
     (void)state;
     document_len = make_document(document, sizeof document);
     static const scenario scenarios[] = {
-        run_parse,          run_parse_unique,     run_canonical,         run_canonical_in_arena,
-        run_clean,          run_schema_that_fits, run_schema_that_fails, run_buffer,
+        run_parse, run_parse_unique,     run_canonical,         run_canonical_in_arena,
+        run_clean, run_schema_that_fits, run_schema_that_fails, run_buffer,
         run_arena,
     };
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {

@@ -70,11 +70,13 @@ static const value_case cases[] = {
     {"{\"exclusiveMinimum\":0}", {"1", "0.00001", "\"\""}, {"0", "-0.0", "-1", "0e5"}},
     {"{\"exclusiveMaximum\":-1}", {"-2", "-1.1"}, {"-1", "-0.9", "0"}},
     {"{\"minimum\":9007199254740993}", {"9007199254740993"}, {"9007199254740992"}},
-    {"{\"multipleOf\":3}", {"0", "3", "-9", "3.0", "300000000000000000000000", "\"a\"", "3e100"},
+    {"{\"multipleOf\":3}",
+     {"0", "3", "-9", "3.0", "300000000000000000000000", "\"a\"", "3e100"},
      {"1", "4.5", "3.1", "100000000000000000000000", "1e100"}},
     {"{\"multipleOf\":0.01}", {"1", "0.25", "10.50", "1e2"}, {"0.001", "0.255"}},
     {"{\"multipleOf\":1}", {"1", "1e400"}, {"1.5"}},
-    {"{\"minLength\":2}", {"\"ab\"", "\"\\u00e9\\u00e9\"", "\"\xF0\x9F\x98\x80\xF0\x9F\x98\x80\"", "1"},
+    {"{\"minLength\":2}",
+     {"\"ab\"", "\"\\u00e9\\u00e9\"", "\"\xF0\x9F\x98\x80\xF0\x9F\x98\x80\"", "1"},
      {"\"\"", "\"a\"", "\"\xF0\x9F\x98\x80\"", "\"\\ud83d\\ude00\""}},
     {"{\"maxLength\":2}", {"\"\"", "\"ab\"", "\"\xF0\x9F\x98\x80\xF0\x9F\x98\x80\""}, {"\"abc\""}},
     {"{\"minItems\":1}", {"[0]", "{}", "\"\""}, {"[]"}},
@@ -86,45 +88,57 @@ static const value_case cases[] = {
     {"{\"uniqueItems\":false}", {"[1,1]"}, {NULL}},
     {"{\"minProperties\":1}", {"{\"a\":1}", "[]"}, {"{}"}},
     {"{\"maxProperties\":1}", {"{}", "{\"a\":1}"}, {"{\"a\":1,\"b\":2}"}},
-    {"{\"required\":[\"a\",\"b\"]}", {"{\"a\":1,\"b\":null}", "[]", "1"},
+    {"{\"required\":[\"a\",\"b\"]}",
+     {"{\"a\":1,\"b\":null}", "[]", "1"},
      {"{}", "{\"a\":1}", "{\"b\":1}"}},
     {"{\"properties\":{\"a\":{\"type\":\"string\"},\"b\":false}}",
      {"{}", "{\"a\":\"x\"}", "{\"c\":1}", "[]", "\"a\""},
      {"{\"a\":1}", "{\"b\":1}", "{\"c\":1,\"a\":null}"}},
-    {"{\"properties\":{\"a\":{}},\"additionalProperties\":false}", {"{}", "{\"a\":1}", "[1]"},
+    {"{\"properties\":{\"a\":{}},\"additionalProperties\":false}",
+     {"{}", "{\"a\":1}", "[1]"},
      {"{\"b\":1}", "{\"a\":1,\"b\":1}"}},
     {"{\"additionalProperties\":false}", {"{}"}, {"{\"a\":1}"}},
     {"{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"integer\"}}",
-     {"{\"a\":\"x\",\"b\":1}"}, {"{\"b\":\"x\"}"}},
+     {"{\"a\":\"x\",\"b\":1}"},
+     {"{\"b\":\"x\"}"}},
     {"{\"patternProperties\":{\"^x\":{}},\"additionalProperties\":false}", {"{\"x1\":1}"}, {NULL}},
     {"{\"items\":{\"type\":\"integer\"}}", {"[]", "[1,2]", "{}", "\"a\""}, {"[1,\"a\"]", "[null]"}},
     {"{\"items\":false}", {"[]"}, {"[1]"}},
     {"{\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":false}",
-     {"[]", "[1]", "[1,\"a\"]"}, {"[\"a\"]", "[1,2]", "[1,\"a\",null]"}},
-    {"{\"items\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}", {"[1,\"a\",null]", "[]"},
+     {"[]", "[1]", "[1,\"a\"]"},
+     {"[\"a\"]", "[1,2]", "[1,\"a\",null]"}},
+    {"{\"items\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}",
+     {"[1,\"a\",null]", "[]"},
      {"[\"a\"]", "[1,2]"}},
     {"{\"anyOf\":[{\"type\":\"string\"},{\"minimum\":5}]}", {"\"a\"", "5", "null"}, {"4"}},
-    {"{\"oneOf\":[{\"multipleOf\":2},{\"multipleOf\":3}]}", {"2", "3", "4"}, {"1", "6", "0", "\"a\""}},
+    {"{\"oneOf\":[{\"multipleOf\":2},{\"multipleOf\":3}]}",
+     {"2", "3", "4"},
+     {"1", "6", "0", "\"a\""}},
     {"{\"allOf\":[{\"minimum\":1},{\"maximum\":3}]}", {"1", "3"}, {"0", "4"}},
     {"{\"not\":{\"type\":\"string\"}}", {"1", "null"}, {"\"a\""}},
     {"{\"not\":{\"not\":{\"type\":\"string\"}}}", {"\"a\""}, {"1"}},
-    {"{\"not\":{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"boolean\"}]}}", {"1", "[]"},
+    {"{\"not\":{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"boolean\"}]}}",
+     {"1", "[]"},
      {"null", "true"}},
     {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"integer\"}}}", {"1"}, {"\"a\""}},
     {"{\"$ref\":\"#/definitions/a~1b%20c~0\",\"definitions\":{\"a/b c~\":{\"type\":\"null\"}}}",
-     {"null"}, {"1"}},
+     {"null"},
+     {"1"}},
     {"{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"next\":{\"$ref\":\"#\"}},"
      "\"additionalProperties\":false}",
      {"{\"v\":1}", "{\"next\":{\"next\":{\"v\":2}}}"},
      {"{\"next\":{\"next\":{\"v\":null}}}", "{\"next\":{\"x\":1}}", "{\"next\":1}"}},
     {"{\"anyOf\":[true],\"$ref\":\"#/anyOf/0\"}", {"1"}, {NULL}},
-    {"{\"$ref\":\"#/$defs/a\",\"maximum\":5,\"$defs\":{\"a\":{\"minimum\":1}}}", {"1", "5"},
+    {"{\"$ref\":\"#/$defs/a\",\"maximum\":5,\"$defs\":{\"a\":{\"minimum\":1}}}",
+     {"1", "5"},
      {"0", "6"}},
     {"{\"format\":\"email\",\"pattern\":\"^x$\",\"title\":7,\"default\":[],\"x-any\":{\"type\":1}}",
-     {"1", "\"not mail\""}, {NULL}},
+     {"1", "\"not mail\""},
+     {NULL}},
     {"{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{"
      "\"n\":{\"type\":\"string\",\"minLength\":1}}},\"minItems\":1}",
-     {"[{\"n\":\"a\"}]"}, {"[]", "{}", "[{}]", "[{\"n\":\"\"}]", "[{\"n\":\"a\"},{\"n\":1}]"}},
+     {"[{\"n\":\"a\"}]"},
+     {"[]", "{}", "[{}]", "[{\"n\":\"\"}]", "[{\"n\":\"a\"},{\"n\":1}]"}},
 };
 
 static void test_F3_each_keyword_fits_and_fails(void **state)
@@ -151,7 +165,8 @@ static void test_F3_errors_say_path_expected_and_found(void **state)
     (void)state;
     static const char *const messages[][4] = {
         {"{\"type\":\"object\"}", "[1]", "(top): expected an object, found [1]", "[1]"},
-        {"{\"properties\":{\"items\":{\"items\":{\"properties\":{\"name\":{\"type\":\"string\"}}}}}}",
+        {"{\"properties\":{\"items\":{\"items\":{\"properties\":{\"name\":{\"type\":\"string\"}}}}}"
+         "}",
          "{\"items\":[{},{},{},{\"name\":7}]}", "/items/3/name: expected a string, found 7", "7"},
         {"{\"properties\":{\"a/b~\":{\"type\":[\"string\",\"null\"]}}}", "{\"a/b~\":1}",
          "/a~1b~0: expected a string or null, found 1", "1"},
@@ -173,7 +188,8 @@ static void test_F3_errors_say_path_expected_and_found(void **state)
         {"{\"anyOf\":[{\"properties\":{\"kind\":{\"const\":\"a\"},\"n\":{\"type\":\"integer\"}}},"
          "{\"properties\":{\"kind\":{\"const\":\"b\"},\"n\":{\"type\":\"string\"}}}]}",
          "{\"kind\":\"b\",\"n\":1}", "/n: expected a string, found 1", "1"},
-        {"{\"oneOf\":[{},{}]}", "1", "(top): fits several forms where it must fit exactly one", "1"},
+        {"{\"oneOf\":[{},{}]}", "1", "(top): fits several forms where it must fit exactly one",
+         "1"},
         {"{\"properties\":{\"a\":false}}", "{\"a\":1}", "/a: nothing is allowed here", "1"},
     };
     for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
@@ -197,7 +213,8 @@ static void test_bad_schemas_are_refused_at_load(void **state)
         {"{\"type\":[\"string\",1]}", "/type"},
         {"{\"properties\":[]}", "/properties"},
         {"{\"properties\":{\"a\":1}}", "/properties"},
-        {"{\"properties\":{\"a\":{\"items\":{\"required\":\"x\"}}}}", "/properties/a/items/required"},
+        {"{\"properties\":{\"a\":{\"items\":{\"required\":\"x\"}}}}",
+         "/properties/a/items/required"},
         {"{\"required\":[1]}", "/required"},
         {"{\"required\":true}", "/required"},
         {"{\"additionalProperties\":\"no\"}", "/additionalProperties"},
@@ -228,7 +245,8 @@ static void test_bad_schemas_are_refused_at_load(void **state)
         {"{\"$ref\":\"\"}", "/$ref"},
         {"{\"$ref\":\"#/type\",\"type\":\"string\"}", "/$ref"},
         {"{\"$ref\":\"#\"}", "/$ref"},
-        {"{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}}}", "/$defs/a/$ref"},
+        {"{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}}}",
+         "/$defs/a/$ref"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pw_arena arena;
@@ -266,9 +284,9 @@ static void test_hostile_schemas_end_by_budget(void **state)
     pw_buffer_init(&schema, &pw_heap, 100000);
     (void)pw_buffer_add(&schema, PW_STR("{\"$ref\":\"#/$defs/d0\",\"$defs\":{"));
     for (int i = 0; i < 40; i++) {
-        (void)pw_buffer_format(&schema,
-                               "\"d%d\":{\"anyOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]},",
-                               i, i + 1, i + 1);
+        (void)pw_buffer_format(
+            &schema, "\"d%d\":{\"anyOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]},",
+            i, i + 1, i + 1);
     }
     (void)pw_buffer_add(&schema, PW_STR("\"d40\":{\"type\":\"null\"}}}"));
     assert_int_equal(apply(schema.ptr, "1", &error, NULL), PW_TOO_LARGE);
@@ -276,9 +294,10 @@ static void test_hostile_schemas_end_by_budget(void **state)
     pw_buffer_free(&schema);
     /* The same through the depth of the value. */
     assert_int_equal(
-        apply("{\"type\":\"array\",\"oneOf\":[{\"items\":{\"$ref\":\"#\"}},{\"items\":{\"$ref\":\"#\"}}]}",
-              "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", &error,
-              NULL),
+        apply("{\"type\":\"array\",\"oneOf\":[{\"items\":{\"$ref\":\"#\"}},{\"items\":{\"$ref\":\"#"
+              "\"}}]}",
+              "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+              &error, NULL),
         PW_TOO_LARGE);
 }
 
@@ -314,10 +333,11 @@ static void test_hostile_values_end_by_budget(void **state)
     for (int i = 0; i < PW_JSON_MAX_DEPTH - 1; i++) {
         (void)pw_buffer_byte(&value, '}');
     }
-    assert_int_equal(apply("{\"type\":\"object\",\"properties\":{\"n\":{\"anyOf\":[{\"type\":\"null\"},"
-                           "{\"$ref\":\"#\"}]}}}",
-                           value.ptr, &error, NULL),
-                     PW_OK);
+    assert_int_equal(
+        apply("{\"type\":\"object\",\"properties\":{\"n\":{\"anyOf\":[{\"type\":\"null\"},"
+              "{\"$ref\":\"#\"}]}}}",
+              value.ptr, &error, NULL),
+        PW_OK);
     pw_buffer_free(&value);
 }
 

@@ -134,12 +134,21 @@ static void test_str_numbers_fit_or_are_refused(void **state)
         bool fits;
         int64_t value;
     } cases[] = {
-        {"0", true, 0},          {"-0", true, 0},        {"007", true, 7},
-        {"9223372036854775807", true, INT64_MAX},        {"-9223372036854775808", true, INT64_MIN},
-        {"9223372036854775808", false, 0},               {"-9223372036854775809", false, 0},
-        {"99999999999999999999", false, 0},              {"", false, 0},
-        {"-", false, 0},         {"+1", false, 0},       {" 1", false, 0},
-        {"1 ", false, 0},        {"1.0", false, 0},      {"0x10", false, 0},
+        {"0", true, 0},
+        {"-0", true, 0},
+        {"007", true, 7},
+        {"9223372036854775807", true, INT64_MAX},
+        {"-9223372036854775808", true, INT64_MIN},
+        {"9223372036854775808", false, 0},
+        {"-9223372036854775809", false, 0},
+        {"99999999999999999999", false, 0},
+        {"", false, 0},
+        {"-", false, 0},
+        {"+1", false, 0},
+        {" 1", false, 0},
+        {"1 ", false, 0},
+        {"1.0", false, 0},
+        {"0x10", false, 0},
         {"--1", false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -161,11 +170,25 @@ static void test_str_durations(void **state)
         const char *text;
         int64_t ms; /* -1: refused */
     } cases[] = {
-        {"0s", 0},       {"300ms", 300},   {"10m", 600000},       {"2h", 7200000},
-        {"1d", 86400000}, {"3650d", 315360000000}, {"4000d", -1}, {"999999999999999999999s", -1},
-        {"", -1},        {"s", -1},        {"10", -1},            {"-1s", -1},
-        {"1.5s", -1},    {"1 s", -1},      {"1h30m", -1},         {"1w", -1},
-        {"1S", -1},      {"1msx", -1},     {"315360000001ms", 315360000001},
+        {"0s", 0},
+        {"300ms", 300},
+        {"10m", 600000},
+        {"2h", 7200000},
+        {"1d", 86400000},
+        {"3650d", 315360000000},
+        {"4000d", -1},
+        {"999999999999999999999s", -1},
+        {"", -1},
+        {"s", -1},
+        {"10", -1},
+        {"-1s", -1},
+        {"1.5s", -1},
+        {"1 s", -1},
+        {"1h30m", -1},
+        {"1w", -1},
+        {"1S", -1},
+        {"1msx", -1},
+        {"315360000001ms", 315360000001},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t ms = -1;
@@ -183,7 +206,12 @@ static bool naive_valid(const uint8_t *p, size_t len)
     size_t at = 0;
     while (at < len) {
         const uint8_t c = p[at];
-        const size_t length = c < 0x80 ? 1 : c < 0xC0 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF8 ? 4 : 0;
+        const size_t length = c < 0x80   ? 1
+                              : c < 0xC0 ? 0
+                              : c < 0xE0 ? 2
+                              : c < 0xF0 ? 3
+                              : c < 0xF8 ? 4
+                                         : 0;
         if (length == 0 || at + length > len) {
             return false;
         }
@@ -207,9 +235,9 @@ static void test_A8_every_short_sequence_is_judged_rightly(void **state)
 {
     (void)state;
     /* All of 1 and 2 bytes; of 3 and 4 those at the edges of every range. */
-    static const uint8_t edges[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1,
-                                    0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3,
-                                    0xF4, 0xF5, 0xFF};
+    static const uint8_t edges[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF,
+                                    0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE,
+                                    0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
     const size_t count = sizeof edges;
     for (unsigned a = 0; a < 256; a++) {
         for (unsigned b = 0; b < 256; b++) {
@@ -263,11 +291,20 @@ static void test_A8_text_is_mended(void **state)
         {PW_STR_INIT("\xC0\xAF"), R R},
         {PW_STR_INIT("\xED\xA0\x80"), R R R},
         {PW_STR_INIT("\xE2\x82"), R},
-        {PW_STR_INIT("\xE2\x82" "A"), R "A"},
+        {PW_STR_INIT("\xE2\x82"
+                     "A"),
+         R "A"},
         {PW_STR_INIT("\xF0\x9F\x98"), R},
-        {PW_STR_INIT("\xF0\x80\x80" "A"), R R R "A"},
-        {PW_STR_INIT("\xF4\x91\x92\x93\xFF" "A\x80\xBF" "B"), R R R R R "A" R R "B"},
-        {PW_STR_INIT("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF" "A"), R R R R "A"}, /* Unicode table 3-11 */
+        {PW_STR_INIT("\xF0\x80\x80"
+                     "A"),
+         R R R "A"},
+        {PW_STR_INIT("\xF4\x91\x92\x93\xFF"
+                     "A\x80\xBF"
+                     "B"),
+         R R R R R "A" R R "B"},
+        {PW_STR_INIT("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+                     "A"),
+         R R R R "A"}, /* Unicode table 3-11 */
         {PW_STR_INIT("na\xC3\xAFve \xF0\x9F\x98\x80"), "na\xC3\xAFve \xF0\x9F\x98\x80"},
     };
     pw_buffer b;
@@ -383,12 +420,18 @@ static void test_time_rfc3339_is_read_strictly(void **state)
         const char *text;
         int64_t ms;
     } good[] = {
-        {"1970-01-01T00:00:00Z", 0},          {"1970-01-01t00:00:00z", 0},
-        {"1970-01-01 00:00:00Z", 0},          {"1970-01-01T01:00:00+01:00", 0},
-        {"1969-12-31T19:00:00-05:00", 0},     {"1970-01-01T00:00:00-00:00", 0},
-        {"1970-01-01T00:00:00.5Z", 500},      {"1970-01-01T00:00:00.0019999Z", 1},
-        {"1970-01-01T00:00:00.123456789012Z", 123}, {"1970-01-01T05:45:00+05:45", 0},
-        {"2016-12-31T23:59:60Z", 1483228800000}, {"2017-01-01T00:59:60+01:00", 1483228800000},
+        {"1970-01-01T00:00:00Z", 0},
+        {"1970-01-01t00:00:00z", 0},
+        {"1970-01-01 00:00:00Z", 0},
+        {"1970-01-01T01:00:00+01:00", 0},
+        {"1969-12-31T19:00:00-05:00", 0},
+        {"1970-01-01T00:00:00-00:00", 0},
+        {"1970-01-01T00:00:00.5Z", 500},
+        {"1970-01-01T00:00:00.0019999Z", 1},
+        {"1970-01-01T00:00:00.123456789012Z", 123},
+        {"1970-01-01T05:45:00+05:45", 0},
+        {"2016-12-31T23:59:60Z", 1483228800000},
+        {"2017-01-01T00:59:60+01:00", 1483228800000},
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         int64_t ms = -7;
@@ -396,14 +439,32 @@ static void test_time_rfc3339_is_read_strictly(void **state)
         assert_int_equal(ms, good[i].ms);
     }
     static const char *const bad[] = {
-        "", "1970", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01T00:00Z",
-        "1970-13-01T00:00:00Z", "1970-00-01T00:00:00Z", "1970-01-00T00:00:00Z",
-        "1970-02-29T00:00:00Z", "1900-02-29T00:00:00Z", "1970-04-31T00:00:00Z",
-        "1970-01-01T24:00:00Z", "1970-01-01T00:60:00Z", "1970-01-01T00:00:61Z",
-        "1970-01-01T12:00:60Z", "1970-01-01T00:00:00.Z", "1970-01-01T00:00:00+1:00",
-        "1970-01-01T00:00:00+24:00", "1970-01-01T00:00:00+01:60", "1970-01-01T00:00:00+0100",
-        "1970-01-01T00:00:00Zx", " 1970-01-01T00:00:00Z", "970-01-01T00:00:00Z",
-        "1970-1-01T00:00:00Z", "+1970-01-01T00:00:00Z", "1970/01/01T00:00:00Z",
+        "",
+        "1970",
+        "1970-01-01",
+        "1970-01-01T00:00:00",
+        "1970-01-01T00:00Z",
+        "1970-13-01T00:00:00Z",
+        "1970-00-01T00:00:00Z",
+        "1970-01-00T00:00:00Z",
+        "1970-02-29T00:00:00Z",
+        "1900-02-29T00:00:00Z",
+        "1970-04-31T00:00:00Z",
+        "1970-01-01T24:00:00Z",
+        "1970-01-01T00:60:00Z",
+        "1970-01-01T00:00:61Z",
+        "1970-01-01T12:00:60Z",
+        "1970-01-01T00:00:00.Z",
+        "1970-01-01T00:00:00+1:00",
+        "1970-01-01T00:00:00+24:00",
+        "1970-01-01T00:00:00+01:60",
+        "1970-01-01T00:00:00+0100",
+        "1970-01-01T00:00:00Zx",
+        " 1970-01-01T00:00:00Z",
+        "970-01-01T00:00:00Z",
+        "1970-1-01T00:00:00Z",
+        "+1970-01-01T00:00:00Z",
+        "1970/01/01T00:00:00Z",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int64_t ms = -7;
@@ -421,10 +482,16 @@ static void test_time_http_dates(void **state)
     assert_true(pw_time_parse_http(PW_STR("Sun, 06 Nov 1994 08:49:37 GMT"), &ms));
     assert_int_equal(ms, 784111777000);
     static const char *const bad[] = {
-        "", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "120",
-        "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 1994 08:49:37 GMT",
-        "Xxx, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT ",
-        "sun, 06 nov 1994 08:49:37 gmt", "Sun, 06 Nov 1994 08:49:3 GMTx",
+        "",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+        "120",
+        "Sun, 06 Nov 1994 08:49:37 UTC",
+        "Sun, 31 Feb 1994 08:49:37 GMT",
+        "Xxx, 06 Nov 1994 08:49:37 GMT",
+        "Sun, 06 Nov 1994 08:49:37 GMT ",
+        "sun, 06 nov 1994 08:49:37 gmt",
+        "Sun, 06 Nov 1994 08:49:3 GMTx",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_false(pw_time_parse_http(pw_str_from(bad[i]), &ms));

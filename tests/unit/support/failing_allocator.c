@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define SIZE_LIMIT ((size_t)1 << 30) /* as if the machine had no more */
-#define ROOM 16 /* before each block: its size, keeping alignment */
+#define ROOM 16                      /* before each block: its size, keeping alignment */
 
 static void wrong(const char *what, size_t said, size_t is)
 {
