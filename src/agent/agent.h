@@ -22,6 +22,10 @@ pw_status pw_agent_load(pw_str directory, pw_arena *, const pw_agent **ret, pw_b
 /* A folder of agents' folders, or one agent's folder itself: every folder with an agent.yaml, sorted by name. Names are unique. */
 pw_status pw_agents_load(pw_str directory, pw_arena *, const pw_agent *const **ret, size_t *ret_count, pw_buffer *report, pw_error *);
 
+/* The same keys as agent.yaml as JSON, for a host program: no folder, no files (`instructions` is a key, `input` and `script` stand there);
+ * keys in a definition's own form (`limit_ms`) pass too. `name`: when the text says none. PW_INVALID, PW_NOMEM. */
+pw_status pw_agent_from_json(pw_str name, pw_str json, pw_arena *, const pw_agent **ret, pw_error *);
+
 /* One YAML document as JSON text; used for agents, scripts and pawl.yaml. `lines`, when not NULL, gets a table to find the line of a JSON value. */
 typedef struct pw_yaml_lines pw_yaml_lines;
 pw_status pw_yaml_to_json(pw_str yaml, pw_str file_name, pw_arena *, pw_str *ret_json, const pw_yaml_lines **lines, pw_error *);
