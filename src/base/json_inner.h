@@ -33,7 +33,8 @@ bool pw_decimal_i64(const pw_decimal *, int shift, bool round, int64_t *ret);
  */
 const pw_json **pw_json_sorted(const pw_json *object, pw_arena *scratch);
 
-/* As pw_json_escape; with `nul_mended` a NUL is written as U+FFFD instead of \u0000. */
-void pw_json_escape_as(pw_buffer *, pw_str, bool nul_mended);
+/* A whole string with its quotes; with `nul_mended` a NUL is written as U+FFFD instead of \u0000.
+ */
+void pw_json_quote(pw_buffer *, pw_str, bool nul_mended);
 
 #endif

@@ -121,9 +121,7 @@ static const pw_json *next_member(write_frame *f)
 
 static void write_string(compact_writer *w, pw_str text)
 {
-    pw_buffer_byte(w->out, '"');
-    pw_json_escape_as(w->out, text, w->scratch == NULL);
-    pw_buffer_byte(w->out, '"');
+    pw_json_quote(w->out, text, w->scratch == NULL);
 }
 
 static pw_status write_value(compact_writer *w, const pw_json *json)

@@ -58,7 +58,7 @@ static void escape_byte(pw_buffer *out, unsigned char c, bool nul_mended)
     pw_buffer_add(out, (pw_str){text, len});
 }
 
-void pw_json_escape_as(pw_buffer *out, pw_str s, bool nul_mended)
+static void escape_as(pw_buffer *out, pw_str s, bool nul_mended)
 {
     while (s.len > 0) {
         const size_t run = plain_run(s);
@@ -73,7 +73,31 @@ void pw_json_escape_as(pw_buffer *out, pw_str s, bool nul_mended)
 
 void pw_json_escape(pw_buffer *out, pw_str s)
 {
-    pw_json_escape_as(out, s, false);
+    escape_as(out, s, false);
+}
+
+void pw_json_quote(pw_buffer *out, pw_str s, bool nul_mended)
+{
+    if (s.len > SIZE_MAX - 2 || pw_buffer_reserve(out, s.len + 2) != PW_OK) {
+        return;
+    }
+    const size_t run = s.len > 0 ? plain_run(s) : 0;
+    char *to = out->ptr + out->len;
+    *to++ = '"';
+    if (run > 0) {
+        memcpy(to, s.ptr, run);
+        to += run;
+    }
+    if (run == s.len) { /* the usual string has nothing to escape */
+        *to++ = '"';
+        *to = '\0';
+        out->len += s.len + 2;
+        return;
+    }
+    *to = '\0';
+    out->len += run + 1;
+    escape_as(out, pw_str_slice(s, run, s.len), nul_mended);
+    pw_buffer_byte(out, '"');
 }
 
 void pw_json_begin(pw_json_writer *w, pw_buffer *out)
@@ -136,13 +160,7 @@ static void quoted(pw_json_writer *w, pw_str s)
 #ifndef NDEBUG
     PW_ASSERT(pw_utf8_valid(s)); /* text is made valid on the way in (A8), not here */
 #endif
-    /* The usual string has nothing to escape: ask for its room once. */
-    if (pw_buffer_reserve(w->out, s.len + 2) != PW_OK) {
-        return;
-    }
-    pw_buffer_byte(w->out, '"');
-    pw_json_escape(w->out, s);
-    pw_buffer_byte(w->out, '"');
+    pw_json_quote(w->out, s, false);
 }
 
 void pw_json_key_str(pw_json_writer *w, pw_str key)
