@@ -28,9 +28,8 @@ static void memory_execute(pw_store *store, pw_op *ops, size_t count)
         }
         if (fault != PW_MEMORY_FAULT_NONE) {
             pw_op_begin(op); /* no results */
-            op->status = fault == PW_MEMORY_FAULT_REFUSED
-                             ? PW_FAIL(&op->error, PW_NOT_COMMITTED, "io: refused by a test")
-                             : PW_FAIL(&op->error, PW_UNKNOWN, "io: the answer was lost by a test");
+            PW_FAIL(&op->error, PW_IO, "a test made this commit fail");
+            op->status = fault == PW_MEMORY_FAULT_REFUSED ? PW_NOT_COMMITTED : PW_UNKNOWN;
         }
     }
     pthread_mutex_unlock(&m->mutex);
@@ -131,14 +130,16 @@ static pw_status transact_run(mem_store *m, pw_transact *t)
     PW_TRY(pw_transact_fill(t, t->body, &append));
     pw_memory_fault fault = m->fault != NULL ? m->fault(m->fault_ctx, NULL, 0) : PW_MEMORY_FAULT_NONE;
     if (fault == PW_MEMORY_FAULT_REFUSED) {
-        return PW_FAIL(&t->error, PW_NOT_COMMITTED, "io: refused by a test");
+        PW_FAIL(&t->error, PW_IO, "a test made this commit fail");
+        return PW_NOT_COMMITTED;
     }
     if (fault != PW_MEMORY_FAULT_UNKNOWN_NOT_DONE) {
         PW_TRY(mem_append(m, t->session_id, t->epoch, &append, &t->error));
         world_end(&m->world, true);
     }
     if (fault != PW_MEMORY_FAULT_NONE) {
-        return PW_FAIL(&t->error, PW_UNKNOWN, "io: the answer was lost by a test");
+        PW_FAIL(&t->error, PW_IO, "a test made this commit fail");
+        return PW_UNKNOWN;
     }
     return PW_OK;
 }

@@ -317,12 +317,12 @@ static pw_status take_done(mem_store *m, pw_op *op, mem_session *s, const pw_tak
 static pw_status write_take(mem_store *m, pw_op *op)
 {
     mem_session *s = mem_session_by_id(m, op->take.session_id);
-    if (mem_owner_find(m, &op->take.owner) == NULL) {
-        return PW_FAIL(&op->error, PW_FENCED, "the owner's row is gone");
-    }
     if (s == NULL) {
         op->take.answer = PW_TAKE_NONE;
         return PW_OK;
+    }
+    if (mem_owner_find(m, &op->take.owner) == NULL) {
+        return PW_FAIL(&op->error, PW_FENCED, "the owner's row is gone");
     }
     pw_take_before b = {.nobody = s->owner.text[0] == '\0',
                         .mine = mem_owner_same(&s->owner, &op->take.owner),

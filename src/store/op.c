@@ -85,6 +85,9 @@ static pw_status admit_check(const pw_op *op, pw_error *error)
     if (op->admit.session.len == 0 || op->admit.request_id.len == 0 || op->admit.uid.len == 0) {
         return PW_FAIL(error, PW_INVALID, "an admission names a session, a uid and a request id");
     }
+    if (op->admit.due_at_ms < 0) {
+        return PW_FAIL(error, PW_INVALID, "an admission is due at a time");
+    }
     return PW_OK;
 }
 
