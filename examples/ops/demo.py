@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -16,7 +17,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROMPT = "Please check orders 17 and 18, create an order for the missing bearings, tell the warehouse, ship it, and report."
+PROMPT = "Look up orders A-1001 and A-1002, write a new order for two brass hooks, tell the warehouse, ship it (as A-1004), and report."
 
 
 def claude_copy(folder):
@@ -25,11 +26,10 @@ def claude_copy(folder):
     shutil.copytree(HERE, target, ignore=shutil.ignore_patterns("script.yaml", "*.py", "__pycache__"))
     path = os.path.join(target, "agent.yaml")
     text = open(path, encoding="utf-8").read()
-    lines = []
-    for line in text.splitlines():
-        lines.append("model: { provider: anthropic, name: claude-sonnet-4-5, max_tokens: 4096 }" if line.startswith("model:") else line)
+    model = "model: { provider: anthropic, name: claude-sonnet-4-5, max_tokens: 4096 }\n"
+    text = re.sub(r"^model:.*\n(?:[ #].*\n)*", model, text, flags=re.M)
     with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+        file.write(text)
     return target
 
 
