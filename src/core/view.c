@@ -8,8 +8,6 @@
 
 #include "base/format.h"
 
-#include "base/clock.h"
-
 pw_status pw_view_body(const pw_record *record, pw_arena *arena, const pw_json **ret, pw_error *error)
 {
     const pw_json *body;
@@ -104,7 +102,10 @@ pw_view_usage pw_view_call_usage(const pw_json *usage)
     u.cached = read + at_least_0(usage, "cached_tokens");
     u.reasoning = at_least_0(usage, "reasoning") + at_least_0(usage, "reasoning_tokens");
     u.cost_micros = pw_json_i64_or(pw_json_get(usage, "cost_micros"), -1);
-    u.known = u.input > 0 || u.output > 0 || u.cost_micros >= 0;
+    static const char *const figures[] = {"in_uncached", "in_cache_read", "in_cache_write", "out", "cost_micros"};
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+        u.known = u.known || pw_json_i64_or(pw_json_get(usage, figures[i]), -1) >= 0;
+    }
     return u;
 }
 
@@ -160,11 +161,8 @@ static void usage_read(turn_usage *u, const pw_json *usage)
 #undef READ
 }
 
-static void usage_write(pw_json_writer *w, const turn_facts *f)
+static void usage_members(pw_json_writer *w, const turn_usage *u)
 {
-    const turn_usage *u = &f->usage;
-    pw_json_key(w, "usage");
-    pw_json_object(w);
     pw_json_put_i64(w, "input_tokens", u->input_tokens);
     pw_json_put_i64(w, "output_tokens", u->output_tokens);
     pw_json_put_i64(w, "cached_tokens", u->cached_tokens);
@@ -174,6 +172,13 @@ static void usage_write(pw_json_writer *w, const turn_facts *f)
 #define WRITE(name) pw_json_put_i64(w, #name, u->name);
     TURN_COUNTERS(WRITE)
 #undef WRITE
+}
+
+static void usage_write(pw_json_writer *w, const turn_facts *f)
+{
+    pw_json_key(w, "usage");
+    pw_json_object(w);
+    usage_members(w, &f->usage);
     int64_t until = f->ended_ms >= 0 ? f->ended_ms : f->last_ms;
     int64_t duration = until - f->started_ms;
     pw_json_put_i64(w, "duration_ms", f->started_ms >= 0 && duration > 0 ? duration : 0);
@@ -298,7 +303,8 @@ static pw_status opened_facts(const pw_json *body, pw_arena *arena, turn_facts *
     return continues_of(first, arena, &f->continues);
 }
 
-static void add_call_usage(turn_usage *u, const pw_json *usage, bool counts_as_unpriced)
+/* `whole`: a reply that came, which costs even where it does not say. As the fold counts (budget.c). */
+static void add_call_usage(turn_usage *u, const pw_json *usage, bool whole)
 {
     pw_view_usage call = pw_view_call_usage(usage);
     u->input_tokens += call.input;
@@ -307,8 +313,17 @@ static void add_call_usage(turn_usage *u, const pw_json *usage, bool counts_as_u
     u->reasoning_tokens += call.reasoning;
     if (call.cost_micros >= 0) {
         u->cost_micros += call.cost_micros;
-    } else if (counts_as_unpriced || call.known) {
+    } else if (whole || call.known) {
         u->unpriced_calls++;
+    }
+}
+
+static void add_discarded(turn_usage *u, const pw_json *body)
+{
+    bool empty = pw_str_is(pw_json_text(pw_json_get(body, "code")), "empty_reply");
+    u->iterations += empty ? 1 : 0;
+    if (pw_json_is(pw_json_get(body, "usage"), PW_JSON_OBJECT)) {
+        add_call_usage(u, pw_json_get(body, "usage"), empty || at_least_0(body, "shown") > 0);
     }
 }
 
@@ -359,12 +374,14 @@ static pw_status add_record(const pw_record *record, turn_facts *f, pw_json_writ
         add_call_usage(&f->usage, pw_json_get(body, "usage"), true);
         break;
     case PW_RECORD_MODEL_DISCARDED:
-        add_call_usage(&f->usage, pw_json_get(body, "usage"), false);
+        add_discarded(&f->usage, body);
         break;
     case PW_RECORD_MODEL_RETRYING:
         f->usage.retries++;
+        add_call_usage(&f->usage, pw_json_get(body, "usage"), false);
         break;
     case PW_RECORD_WAIT_SET:
+        f->usage.retries++;
         f->since_ms = record->at_ms;
         break;
     case PW_RECORD_TOOL_COMPLETED:
@@ -409,26 +426,64 @@ static pw_status open_facts(const pw_view_turn *turn, pw_arena *arena, turn_fact
     return quoted(arena, turn->row_reason, &f->reason);
 }
 
-pw_status pw_view_turn_json(const pw_view_turn *turn, pw_arena *scratch, pw_buffer *ret, pw_error *error)
+static pw_status turn_facts_of(const pw_view_turn *turn, pw_arena *scratch, turn_facts *f, pw_error *error)
 {
     if (turn->count == 0 || turn->records[0].kind != PW_RECORD_TURN_OPENED) {
         return PW_FAIL(error, PW_CORRUPT, "a turn's records do not begin with turn.opened");
     }
-    turn_facts f = {.session = turn->session};
-    const pw_record *last = &turn->records[turn->count - 1];
+    f->session = turn->session;
     const pw_record *ended = NULL;
     for (size_t i = turn->count; i > 0 && !ended; i--) { /* late evidence may stand behind it (D8) */
         ended = turn->records[i - 1].kind == PW_RECORD_TURN_ENDED ? &turn->records[i - 1] : NULL;
     }
-    PW_TRY(ended ? ended_facts(ended, scratch, &f, error) : open_facts(turn, scratch, &f, error));
-    if (ended && f.started_ms < 0) {
-        f.started_ms = turn->records[0].at_ms;
+    PW_TRY(ended ? ended_facts(ended, scratch, f, error) : open_facts(turn, scratch, f, error));
+    if (ended && f->started_ms < 0) {
+        f->started_ms = turn->records[0].at_ms;
     }
-    f.last_ms = last->at_ms;
+    return PW_OK;
+}
+
+pw_status pw_view_turn_json(const pw_view_turn *turn, pw_arena *scratch, pw_buffer *ret, pw_error *error)
+{
+    turn_facts f = {0};
+    PW_TRY(turn_facts_of(turn, scratch, &f, error));
     pw_json_writer w;
     pw_json_begin(&w, ret);
     pw_json_object(&w);
     facts_write(&w, &f, -1);
     pw_json_object_end(&w);
     return ret->failed;
+}
+
+static void usage_add(turn_usage *to, const turn_usage *more)
+{
+    to->input_tokens += more->input_tokens;
+    to->output_tokens += more->output_tokens;
+    to->cached_tokens += more->cached_tokens;
+    to->reasoning_tokens += more->reasoning_tokens;
+    to->cost_micros += more->cost_micros;
+#define ADD(name) to->name += more->name;
+    TURN_COUNTERS(ADD)
+#undef ADD
+}
+
+pw_status pw_view_usage_json(const pw_view_turn *last, pw_arena *scratch, pw_json_writer *w, pw_error *error)
+{
+    turn_facts f = {0};
+    int64_t turns = 0;
+    if (last->count > 0) {
+        const pw_json *body;
+        turn_usage before;
+        PW_TRY(turn_facts_of(last, scratch, &f, error));
+        PW_TRY(pw_view_body(&last->records[0], scratch, &body, error));
+        const pw_json *said = pw_json_get(body, "before");
+        usage_read(&before, pw_json_get(said, "usage"));
+        usage_add(&f.usage, &before);
+        turns = at_least_0(said, "turns") + 1;
+    }
+    pw_json_object(w);
+    pw_json_put_i64(w, "turns", turns);
+    usage_members(w, &f.usage);
+    pw_json_object_end(w);
+    return w->out->failed;
 }

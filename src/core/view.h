@@ -19,6 +19,9 @@ typedef struct pw_view_turn {
 
 pw_status pw_view_turn_json(const pw_view_turn *, pw_arena *scratch, pw_buffer *ret, pw_error *);   /* a Turn */
 pw_status pw_view_steps_json(const pw_view_turn *, pw_arena *scratch, pw_buffer *ret, pw_error *);  /* an array of Steps */
+/* A session's usage so far, one object: what its last turn found (turn.opened's `before`) and that turn's own. All of the turn's records, or of one that
+ * ended its first and its last; none: nothing used. */
+pw_status pw_view_usage_json(const pw_view_turn *last, pw_arena *scratch, pw_json_writer *, pw_error *);
 /* Appends the Messages that this one record holds to an open array (0 or 1; a cancelled turn's partial text is one, `partial` true and without a number).
  * `tool_n` numbers a tool's result: its assistant message's n + the position of its call from 1 (the record of a result does not know); 0: null. */
 pw_status pw_view_message_json(const pw_record *, int64_t tool_n, pw_arena *scratch, pw_json_writer *, pw_error *);

@@ -23,7 +23,7 @@ void pw_view_put_cost(pw_json_writer *, const char *key, int64_t micros);
 /* One model call's usage: input_tokens counts cached ones too; what the provider did not say is 0. cost_micros -1: not priced. */
 typedef struct pw_view_usage {
     int64_t input, output, cached, reasoning, cost_micros;
-    bool known; /* the provider said something */
+    bool known; /* the provider said something, be it 0 */
 } pw_view_usage;
 pw_view_usage pw_view_call_usage(const pw_json *usage);
 void pw_view_put_call_usage(pw_json_writer *, const char *key, const pw_json *usage);

@@ -342,6 +342,54 @@ void pw_hub_forget(pw_hub *hub, int64_t session_id)
 
 /* --- Asked by followers ------------------------------------------------------------------------------ */
 
+static bool enlist(pw_hub_interest *i, int64_t session_id)
+{
+    topic *t = session_id != 0 ? find_or_add(i->hub, session_id) : NULL;
+    if (session_id != 0 && !t) {
+        return false;
+    }
+    pw_hub_interest **list = t ? &t->interests : &i->hub->any;
+    i->topic = t;
+    i->before = NULL;
+    i->next = *list;
+    if (i->next) {
+        i->next->before = i;
+    }
+    *list = i;
+    atomic_fetch_add(&i->hub->interests, 1);
+    return true;
+}
+
+static void delist(pw_hub_interest *i)
+{
+    if (i->before) {
+        i->before->next = i->next;
+    } else if (i->topic) {
+        i->topic->interests = i->next;
+    } else {
+        i->hub->any = i->next;
+    }
+    if (i->next) {
+        i->next->before = i->before;
+    }
+    if (i->topic) {
+        remove_if_idle(i->hub, i->topic);
+    }
+    atomic_fetch_sub(&i->hub->interests, 1);
+}
+
+pw_status pw_hub_watch_instead(pw_hub_interest *i, int64_t session_id)
+{
+    uv_mutex_lock(&i->hub->mutex);
+    bool there = find_or_add(i->hub, session_id) != NULL; /* before it is let go of: enlisting cannot fail then */
+    if (there) {
+        delist(i);
+        there = enlist(i, session_id);
+    }
+    uv_mutex_unlock(&i->hub->mutex);
+    return there ? PW_OK : PW_NOMEM;
+}
+
 pw_status pw_hub_watch(pw_hub *hub, int64_t session_id, pw_hub_interest **ret)
 {
     pw_hub_interest *i = resize(hub, NULL, 0, sizeof(*i));
@@ -354,17 +402,7 @@ pw_status pw_hub_watch(pw_hub *hub, int64_t session_id, pw_hub_interest **ret)
         return PW_NOMEM;
     }
     uv_mutex_lock(&hub->mutex);
-    i->topic = session_id != 0 ? find_or_add(hub, session_id) : NULL;
-    bool made = session_id == 0 || i->topic;
-    if (made) {
-        pw_hub_interest **list = i->topic ? &i->topic->interests : &hub->any;
-        i->next = *list;
-        if (i->next) {
-            i->next->before = i;
-        }
-        *list = i;
-        atomic_fetch_add(&hub->interests, 1);
-    }
+    bool made = enlist(i, session_id);
     uv_mutex_unlock(&hub->mutex);
     if (!made) {
         uv_cond_destroy(&i->wake);
@@ -389,20 +427,7 @@ void pw_hub_unwatch(pw_hub_interest *i)
     }
     pw_hub *hub = i->hub;
     uv_mutex_lock(&hub->mutex);
-    if (i->before) {
-        i->before->next = i->next;
-    } else if (i->topic) {
-        i->topic->interests = i->next;
-    } else {
-        hub->any = i->next;
-    }
-    if (i->next) {
-        i->next->before = i->before;
-    }
-    if (i->topic) {
-        remove_if_idle(hub, i->topic);
-    }
-    atomic_fetch_sub(&hub->interests, 1);
+    delist(i);
     uv_mutex_unlock(&hub->mutex);
     uv_cond_destroy(&i->wake);
     close_end(i->ends[0]);

@@ -26,6 +26,7 @@ void pw_hub_forget(pw_hub *, int64_t session_id);                       /* this 
 /* --- asked by followers and waiters. Interest in a session costs an entry; it also makes the runtime look for others' commits. */
 typedef struct pw_hub_interest pw_hub_interest;
 pw_status pw_hub_watch(pw_hub *, int64_t session_id /* 0: any */, pw_hub_interest **ret);
+pw_status pw_hub_watch_instead(pw_hub_interest *, int64_t session_id); /* from here on that one; the descriptor stays the same */
 void pw_hub_unwatch(pw_hub_interest *);
 int pw_hub_fd(pw_hub_interest *);   /* an eventfd (or pipe), readable while there is news not yet looked at; made on the first ask; -1 on failure */
 /* Waits until there is news since the last look (or at once if there is), at most timeout_ms (< 0: for ever). PW_OK, PW_TIMEOUT, PW_END. */
