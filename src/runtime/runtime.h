@@ -10,10 +10,15 @@
 
 #include <pawl/pawl.h>
 
+#include <stdatomic.h>
+
 #include "agent/agent.h"
 #include "runtime/hub.h"
+#include "runtime/inside.h"
+#include "runtime/waiters.h"
 #include "store/store.h"
 
+typedef struct pw_setup pw_setup;   /* setup.h */
 typedef struct pw_writer pw_writer; /* writer.h */
 typedef struct pw_loop pw_loop;     /* loop.h */
 
@@ -28,7 +33,16 @@ struct pawl {
     pw_loop *loop;               /* NULL until pawl_start */
     const pw_agent *const *agents; /* fixed at start; the first or `default` is the default one */
     size_t agent_count;
+    pw_store_traits traits;
+    pw_setup *setup;             /* what may be added until start; its own mutex */
+    pw_inside *inside;           /* which threads are in the host's code */
+    pw_waiters waiters;          /* threads in pawl_wait */
 };
+/* The loop, once started: `loop` is written by pawl_start while other threads may look. */
+static inline pw_loop *pw_loop_of(pawl *p)
+{
+    return __atomic_load_n(&p->loop, __ATOMIC_ACQUIRE);
+}
 
 /* clocks of this process: the only ones in the engine */
 int64_t pw_now_ms(void);       /* wall */

@@ -1,0 +1,410 @@
+/*
+ * Asking a model: a provider's codec between a session and the transport, or a script played by
+ * alarms. Runs on the loop thread. Must never keep a key longer than the call, never put one into a
+ * log or an error (N3), and never start or abort a transfer from inside the transfer's own handler.
+ *
+ * Progress is what the codec says it is (F9): keep-alives do not move the limit. A call that this
+ * process breaks off (stalled, too large, no memory) ends through the same door as one that broke
+ * by itself.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/loop.h"
+
+enum { CONNECT_MS = 10000, FIRST_TOKEN_MS = 120000, IDLE_MS = 120000, KEY_BYTES = 8192 };
+
+/* --- Deltas and ends --- */
+
+typedef struct delta_given {
+    pw_given given;
+    size_t size;
+    char bytes[];
+} delta_given;
+
+static void delta_used(pw_loop *loop, pw_seat *seat, pw_given *given)
+{
+    (void)seat;
+    delta_given *delta = (delta_given *)(void *)given;
+    loop->p->allocator->resize(loop->p->allocator->ctx, delta, delta->size, 0);
+}
+
+static bool give_delta(pw_loop *loop, pw_running *running, bool reasoning, pw_str bytes)
+{
+    if (bytes.len == 0 || running->seat->state == PW_SEAT_GONE) {
+        return true;
+    }
+    const pw_allocator *allocator = loop->p->allocator;
+    size_t size = sizeof(delta_given) + bytes.len;
+    delta_given *delta = allocator->resize(allocator->ctx, NULL, 0, size);
+    if (!delta) {
+        return false;
+    }
+    delta->size = size;
+    memcpy(delta->bytes, bytes.ptr, bytes.len);
+    delta->given = (pw_given){.input = {.kind = PW_IN_MODEL_DELTA,
+                                        .delta = {.call = running->call,
+                                                  .reasoning = reasoning,
+                                                  .bytes = {delta->bytes, bytes.len}}},
+                              .used = delta_used,
+                              .of_call = true};
+    pw_seat_give(loop, running->seat, &delta->given);
+    return true;
+}
+
+static void end_reply(pw_loop *loop, pw_running *running, const pw_reply *reply)
+{
+    running->last.input =
+        (pw_input){.kind = PW_IN_MODEL_REPLY, .reply = {.call = running->call, .reply = reply}};
+    pw_running_end(loop, running);
+}
+
+static void end_failed(pw_loop *loop, pw_running *running, pw_failure failure)
+{
+    running->failure = failure;
+    running->last.input =
+        (pw_input){.kind = PW_IN_MODEL_FAILED,
+                   .failed = {.call = running->call, .failure = &running->failure}};
+    pw_running_end(loop, running);
+}
+
+static pw_failure broken_off(const char *code)
+{
+    pw_str message = PW_STR("the call was broken off");
+    if (pw_str_is(pw_str_from(code), "stalled")) {
+        message = PW_STR("the model made no progress within its limit");
+    } else if (pw_str_is(pw_str_from(code), "too_large")) {
+        message = PW_STR("the model's answer is larger than what is read");
+    } else if (pw_str_is(pw_str_from(code), "no_memory")) {
+        message = PW_STR("out of memory while the answer was read");
+    }
+    return pw_transport_failure(code, message);
+}
+
+/* --- A script --- */
+
+/* Plays what is due, then sets the alarm for the next piece or for the limit that passes before it.
+ */
+static void play_on(pw_loop *loop, pw_running *running)
+{
+    for (; running->play_at < running->play_count; running->play_at++) {
+        const pw_play *play = &running->plays[running->play_at];
+        if (play->delay_ms > 0 && !running->heard) {
+            int64_t limit_ms = running->play_at == 0 ? running->first_token_ms : running->idle_ms;
+            running->give_up = play->delay_ms > limit_ms ? "stalled" : NULL;
+            int64_t wait_ms = running->give_up ? limit_ms : play->delay_ms;
+            pw_alarm_set(&loop->alarms, &running->alarm, pw_monotonic_ms() + wait_ms);
+            return;
+        }
+        running->heard = false; /* its delay, if any, has passed */
+        switch (play->kind) {
+        case PW_PLAY_DELTA:
+        case PW_PLAY_REASONING:
+            if (!give_delta(loop, running, play->kind == PW_PLAY_REASONING, play->bytes)) {
+                end_failed(loop, running, broken_off("no_memory"));
+                return;
+            }
+            break;
+        case PW_PLAY_REPLY:
+            end_reply(loop, running, &play->reply);
+            return;
+        case PW_PLAY_FAILED:
+            end_failed(loop, running, play->failure);
+            return;
+        }
+    }
+}
+
+static void fire_play(void *context, pw_alarm *alarm)
+{
+    pw_loop *loop = context;
+    pw_running *running = (pw_running *)(void *)((char *)alarm - offsetof(pw_running, alarm));
+    if (running->ended) {
+        return;
+    }
+    if (running->give_up) {
+        end_failed(loop, running, broken_off(running->give_up));
+        return;
+    }
+    running->heard = true;
+    play_on(loop, running);
+}
+
+static void play_script(pw_loop *loop, pw_running *running, const pw_model_request *request)
+{
+    pw_error error = {0};
+    pw_status status = pw_scripted_play(request, pw_now_ms(), &running->arena, &running->plays,
+                                        &running->play_count, &error);
+    if (status != PW_OK) {
+        pw_failure failure =
+            pw_transport_failure(pw_status_code(status), PW_STR("the script could not be played"));
+        failure.failure_class = status == PW_NOMEM ? PW_FAILURE_RETRY : PW_FAILURE_FINAL;
+        end_failed(loop, running, failure);
+        return;
+    }
+    running->alarm.fire = fire_play;
+    play_on(loop, running);
+}
+
+/* --- A transfer --- */
+
+static void fire_stall(void *context, pw_alarm *alarm)
+{
+    pw_loop *loop = context;
+    pw_running *running = (pw_running *)(void *)((char *)alarm - offsetof(pw_running, alarm));
+    if (running->ended || loop->http_closed) {
+        return;
+    }
+    int64_t limit_ms = running->heard ? running->idle_ms : running->first_token_ms;
+    int64_t until_ms = running->heard_ms + limit_ms;
+    if (!running->give_up && until_ms > pw_monotonic_ms()) {
+        pw_alarm_set(&loop->alarms, &running->alarm, until_ms);
+        return;
+    }
+    if (!running->give_up) {
+        running->give_up = "stalled";
+    }
+    pw_http_abort(loop->http, running->id);
+}
+
+/* Breaks it off as soon as we are out of its handler. */
+static void give_up_soon(pw_loop *loop, pw_running *running, const char *code)
+{
+    if (!running->give_up) {
+        running->give_up = code;
+        pw_alarm_set(&loop->alarms, &running->alarm, pw_monotonic_ms());
+    }
+}
+
+static bool good_status(int status)
+{
+    return status >= 200 && status < 300;
+}
+
+static void heard_head(pw_loop *loop, pw_running *running, const pw_http_event *event)
+{
+    running->status = event->status;
+    running->header_count = 0;
+    pw_header *headers = PW_NEW_ARRAY(&running->arena, pw_header, event->header_count);
+    if (!headers) {
+        give_up_soon(loop, running, "no_memory");
+        return;
+    }
+    for (size_t i = 0; i < event->header_count; i++) {
+        if (pw_arena_dup(&running->arena, event->headers[i].name, &headers[i].name) != PW_OK ||
+            pw_arena_dup(&running->arena, event->headers[i].value, &headers[i].value) != PW_OK) {
+            give_up_soon(loop, running, "no_memory");
+            return;
+        }
+    }
+    running->headers = headers;
+    running->header_count = event->header_count;
+}
+
+static void heard_bytes(pw_loop *loop, pw_running *running, const pw_http_event *event)
+{
+    if (running->give_up) {
+        return;
+    }
+    if (!good_status(running->status)) {
+        (void)pw_buffer_add(&running->body,
+                            event->bytes); /* over the maximum: what came first is enough */
+        running->heard_ms = pw_monotonic_ms();
+        return;
+    }
+    const pw_delta *deltas = NULL;
+    size_t count = 0;
+    bool progress = false;
+    pw_error error = {0};
+    pw_status status =
+        running->provider->feed(running->stream, event->bytes, &deltas, &count, &progress, &error);
+    if (status != PW_OK) {
+        give_up_soon(loop, running, status == PW_TOO_LARGE ? "too_large" : "no_memory");
+        return;
+    }
+    if (progress) {
+        running->heard = true;
+        running->heard_ms = pw_monotonic_ms();
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!give_delta(loop, running, deltas[i].reasoning, deltas[i].bytes)) {
+            give_up_soon(loop, running, "no_memory");
+            return;
+        }
+    }
+}
+
+static void heard_end(pw_loop *loop, pw_running *running)
+{
+    running->endpoint.now_ms = pw_now_ms();
+    if (running->give_up) {
+        end_failed(loop, running, broken_off(running->give_up));
+    } else if (good_status(running->status)) {
+        const pw_reply *reply = NULL;
+        pw_failure failure = pw_transport_failure("cut_off", PW_STR("the answer ended early"));
+        if (running->provider->end(running->stream, &running->endpoint, &reply, &failure) ==
+            PW_OK) {
+            end_reply(loop, running, reply);
+        } else {
+            end_failed(loop, running, failure);
+        }
+    } else {
+        end_failed(loop, running,
+                   running->provider->failure(&running->endpoint, running->status, running->headers,
+                                              running->header_count, pw_buffer_str(&running->body),
+                                              &running->arena));
+    }
+}
+
+void pw_model_heard(void *context, const pw_http_event *event)
+{
+    pw_loop *loop = context;
+    pw_running *running = pw_running_find(loop, event->call);
+    if (!running || running->ended) {
+        return;
+    }
+    switch (event->kind) {
+    case PW_HTTP_HEAD:
+        heard_head(loop, running, event);
+        break;
+    case PW_HTTP_BYTES:
+        heard_bytes(loop, running, event);
+        break;
+    case PW_HTTP_END:
+        heard_end(loop, running);
+        break;
+    case PW_HTTP_BROKEN:
+        if (running->give_up) {
+            end_failed(loop, running, broken_off(running->give_up));
+        } else {
+            pw_str message = PW_STR("the connection broke");
+            (void)pw_arena_dup(&running->arena, event->message, &message);
+            end_failed(loop, running, pw_transport_failure(event->code, message));
+        }
+        break;
+    }
+}
+
+/* --- Where, and as whom --- */
+
+/* The whole of a small file without surrounding space; false when it cannot be read. */
+static bool read_key_file(pw_str path, pw_arena *arena, pw_str *ret)
+{
+    pw_str name;
+    char *bytes = pw_arena_bytes(arena, KEY_BYTES);
+    if (!bytes || pw_arena_dup(arena, path, &name) != PW_OK) {
+        return false;
+    }
+    int fd = open(name.ptr, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return false;
+    }
+    size_t len = 0;
+    ssize_t got = 0;
+    while (len < KEY_BYTES &&
+           ((got = read(fd, bytes + len, KEY_BYTES - len)) > 0 || (got < 0 && errno == EINTR))) {
+        len += got > 0 ? (size_t)got : 0;
+    }
+    bool good = close(fd) == 0 && got == 0;
+    *ret = pw_str_trim((pw_str){bytes, len});
+    return good && ret->len > 0;
+}
+
+/* PW_NOT_FOUND: the error says which variable or file has no key. Read anew at every call, so that
+ * a rotated key needs no restart. */
+static pw_status find_key(pw_running *running, const pw_json *model, pw_error *error)
+{
+    pw_str file = pw_json_text(pw_json_get(model, "api_key_file"));
+    pw_str variable = pw_json_text(pw_json_get(model, "api_key_env"));
+    if (file.len > 0) {
+        return read_key_file(file, &running->arena, &running->endpoint.key)
+                   ? PW_OK
+                   : PW_FAIL(error, PW_NOT_FOUND, "the key file %.*s cannot be read or is empty",
+                             PW_STR_ARG(file));
+    }
+    bool named = variable.len > 0;
+    if (!named && running->provider->default_key_env) {
+        variable = pw_str_from(running->provider->default_key_env);
+    }
+    pw_str name = PW_STR_NONE;
+    PW_TRY(pw_arena_dup(&running->arena, variable, &name));
+    const char *value = name.len > 0 ? getenv(name.ptr) : NULL;
+    PW_TRY(pw_arena_dup(&running->arena, pw_str_trim(pw_str_from(value)), &running->endpoint.key));
+    bool own_server = pw_json_get(model, "base_url") != NULL; /* perhaps one that asks for no key */
+    if (running->endpoint.key.len == 0 && name.len > 0 && (named || !own_server)) {
+        return PW_FAIL(error, PW_NOT_FOUND, "no key: %s is not set", name.ptr);
+    }
+    return PW_OK;
+}
+
+static pw_status start_transfer(pw_loop *loop, pw_running *running, const pw_model_request *request,
+                                pw_error *error)
+{
+    const pw_json *model = request->definition->model;
+    pw_str base = pw_json_text(pw_json_get(model, "base_url"));
+    if (base.len == 0) {
+        base = pw_str_from(running->provider->default_base_url);
+    }
+    while (base.len > 0 && base.ptr[base.len - 1] == '/') {
+        base.len--;
+    }
+    PW_TRY(pw_arena_dup(&running->arena, base, &running->endpoint.base_url));
+    running->endpoint.now_ms = pw_now_ms();
+    PW_TRY(find_key(running, model, error));
+    PW_TRY(running->provider->stream_new(loop->p->allocator, &running->stream));
+    pw_http_request http = {0};
+    PW_TRY(running->provider->request(&running->endpoint, request, &running->seat->render,
+                                      &running->arena, &http, error));
+    pw_http_limits limits = {
+        .connect_ms = pw_json_i64_or(pw_json_get(model, "connect_timeout_ms"), CONNECT_MS)};
+    PW_TRY(pw_http_start(loop->http, running->id, &http, &limits, error));
+    running->heard_ms = pw_monotonic_ms();
+    running->alarm.fire = fire_stall;
+    pw_alarm_set(&loop->alarms, &running->alarm, running->heard_ms + running->first_token_ms);
+    return PW_OK;
+}
+
+bool pw_begin_model(pw_loop *loop, pw_seat *seat, const pw_model_request *request)
+{
+    pw_running *running = pw_running_new(loop, seat, request->call, request->step, true);
+    if (!running) {
+        return false;
+    }
+    const pw_json *model = request->definition->model;
+    running->provider = pw_provider_find(request->definition->provider);
+    running->first_token_ms =
+        pw_json_i64_or(pw_json_get(model, "first_token_timeout_ms"), FIRST_TOKEN_MS);
+    running->idle_ms = pw_json_i64_or(pw_json_get(model, "idle_timeout_ms"), IDLE_MS);
+    if (running->provider && running->provider->local) {
+        play_script(loop, running, request);
+        return true;
+    }
+    pw_error error = {0};
+    pw_status status = running->provider
+                           ? start_transfer(loop, running, request, &error)
+                           : PW_FAIL(&error, PW_UNSUPPORTED, "this program has no provider %.*s",
+                                     PW_STR_ARG(request->definition->provider));
+    if (status != PW_OK) {
+        pw_str message = pw_str_from(pw_status_meaning(status));
+        if (error.message[0]) {
+            (void)pw_arena_dup(&running->arena, pw_str_from(error.message), &message);
+        }
+        pw_failure failure = pw_transport_failure(
+            status == PW_NOT_FOUND ? "no_key" : pw_status_code(status), message);
+        failure.failure_class = pw_status_may_retry(status) ? PW_FAILURE_RETRY : PW_FAILURE_FINAL;
+        end_failed(loop, running, failure);
+    }
+    return true;
+}
+
+void pw_running_abort_model(pw_loop *loop, pw_running *running)
+{
+    if (running->provider && running->provider->local) {
+        end_failed(loop, running, broken_off("aborted"));
+    } else if (!loop->http_closed) {
+        running->give_up = running->give_up ? running->give_up : "aborted";
+        pw_http_abort(loop->http, running->id);
+    }
+}
