@@ -31,6 +31,11 @@ def result(call, **more):
     return {"type": "tool_result", "tool_use_id": call, **more}
 
 
+def open_text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def ask(fm, messages, raw=None, headers=None, **more):
     """(status, body) of one request; a broken answer raises."""
     body = raw or json.dumps({"model": "claude-x", "max_tokens": 10, "stream": True, "messages": messages, **more})
@@ -215,6 +220,9 @@ class Rules(unittest.TestCase):
 
                 Address.port = port
                 self.assertIn("hello", ask(Address, [user("canary")])[1])
+                until = time.monotonic() + 10
+                while time.monotonic() < until and '"end"' not in open_text(log):
+                    time.sleep(0.01)
             finally:
                 program.terminate()
                 program.wait()

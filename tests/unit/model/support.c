@@ -177,8 +177,10 @@ char *events(const char *first, ...)
         pw_buffer_add(&out, PW_STR("\n\n"));
     }
     va_end(list);
-    char *text = malloc(out.len + 1);
-    memcpy(text, out.ptr, out.len + 1);
+    char *text = calloc(1, out.len + 1);
+    if (out.len > 0) {
+        memcpy(text, out.ptr, out.len);
+    }
     pw_buffer_free(&out);
     return text;
 }
