@@ -65,14 +65,15 @@ pw_status pw_build_add(pw_session *s, const pw_draft *draft)
 {
     pw_build *b = &s->build;
     PW_TRY(build_grow(b));
-    const pw_record record = {
+    pw_record record = {
         .seq = s->d.last_seq + 1,
         .at_ms = s->v.now_ms,
         .kind = draft->kind,
-        .turn = draft->turn,
-        .step = draft->step,
         .body = draft->body,
     };
+    /* Their owners, a call's room or a turn's, may be gone before the append is answered. */
+    PW_TRY(pw_arena_dup(&b->room->arena, draft->turn, &record.turn));
+    PW_TRY(pw_arena_dup(&b->room->arena, draft->step, &record.step));
     pw_prepared *prepared;
     const pw_status status = pw_fold_prepare(s, &record, &prepared, NULL);
     PW_ASSERT(status == PW_OK || status == PW_NOMEM); /* we read what we wrote */
