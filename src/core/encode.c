@@ -245,6 +245,11 @@ static void put_part(pw_session *s, writer *b, const pw_part *part)
         } else {
             pw_json_put_raw(&b->w, "arguments", part->arguments);
         }
+        const pw_tool_declaration *tool;
+        pw_effects_class effects;
+        if (pw_call_tool(s, part->name, &tool, &effects)) { /* told with the call, before it has run */
+            pw_json_put_str(&b->w, "effects", pw_str_from(pw_effects_name(effects)));
+        }
     }
     if (part->raw.len > 0) {
         pw_json_put_raw(&b->w, "raw", part->raw);

@@ -9,7 +9,8 @@
  *                  (requests[].n is the inbox row's number; content parts as the client gave them)
  * attempt.started  {"v","attempt","run","cause":"recovery|drained|taken|reload|resume","lost":0|1}
  * model.completed  {"v","n","provider","model","response_id","parts":[…],"stop","stop_detail","usage":{…},"started_at","tries"}
- *                  parts: {"type","text"?,"call"?,"id"?,"name"?,"arguments"? (the exact JSON) or "broken"? (a string),"raw"?}
+ *                  parts: {"type","text"?,"call"?,"id"?,"name"?,"arguments"? (the exact JSON) or "broken"? (a string),"raw"?,
+ *                  "effects"? (a call's, where its tool is there)}
  * model.discarded  {"v","try","code","shown":bytes of text shown,"usage"}
  * model.retrying   {"v","try","class","code","message","until"}
  * wait.set         {"v","reason":"rate_limit","code","message","until"}            (F10)
