@@ -17,7 +17,7 @@
 #include "base/heap.h"
 #include "model/model.h"
 
-#define NOW_MS INT64_C(1796051867123) /* 2026-11-30T14:57:47.123Z */
+#define NOW_MS INT64_C(1796050667123) /* 2026-11-30T14:57:47.123Z */
 
 /* Where a body is cut: `piece` bytes each (0: whole), or once at `cut_at` (SIZE_MAX: not). */
 typedef struct cutting {
