@@ -254,39 +254,34 @@ static void execute_one_by_one(sq_store *q, pw_op *ops, size_t count)
 
 /* --- reads, on connections of their own */
 
-static sq_conn *reader_get(sq_store *q, pw_error *error)
-{
-    sq_conn *c = NULL;
-    pthread_mutex_lock(&q->pool_mutex);
-    while (c == NULL) {
-        for (size_t i = 0; i < SQ_READERS && c == NULL; i++) {
-            if (!q->readers[i].busy) {
-                c = &q->readers[i];
-            }
-        }
-        if (c == NULL) {
-            pthread_cond_wait(&q->pool_free, &q->pool_mutex);
-        }
-    }
-    c->busy = true;
-    pthread_mutex_unlock(&q->pool_mutex);
-    if (c->db == NULL) {
-        bool opened = sq_conn_open(c, q->read_path, q->read_mode, error) == PW_OK;
-        pthread_mutex_lock(&q->pool_mutex);
-        c->busy = opened;
-        pthread_cond_signal(&q->pool_free);
-        pthread_mutex_unlock(&q->pool_mutex);
-        return opened ? c : NULL;
-    }
-    return c;
-}
-
 static void reader_put(sq_store *q, sq_conn *c)
 {
     pthread_mutex_lock(&q->pool_mutex);
-    c->busy = false;
+    q->reader_busy[c - q->readers] = false;
     pthread_cond_signal(&q->pool_free);
     pthread_mutex_unlock(&q->pool_mutex);
+}
+
+static sq_conn *reader_get(sq_store *q, pw_error *error)
+{
+    size_t at = 0;
+    pthread_mutex_lock(&q->pool_mutex);
+    for (;;) {
+        for (at = 0; at < SQ_READERS && q->reader_busy[at]; at++) {
+        }
+        if (at < SQ_READERS) {
+            break;
+        }
+        pthread_cond_wait(&q->pool_free, &q->pool_mutex);
+    }
+    q->reader_busy[at] = true;
+    pthread_mutex_unlock(&q->pool_mutex);
+    sq_conn *c = &q->readers[at];
+    if (c->db == NULL && sq_conn_open(c, q->read_path, q->read_mode, error) != PW_OK) {
+        reader_put(q, c);
+        return NULL;
+    }
+    return c;
 }
 
 /* Operations of one statement see one moment of the file without being asked to. */

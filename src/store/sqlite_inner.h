@@ -40,7 +40,6 @@ typedef struct sq_conn {
     sqlite3_stmt *statements[PW_SQL_COUNT];
     sqlite3_stmt *begin, *commit, *rollback, *version;
     bool tool_runs;    /* inside a transactional tool: the authorizer is strict */
-    bool busy;         /* a reader in use */
 } sq_conn;
 
 typedef enum sq_mode { SQ_WRITER, SQ_READER, SQ_READ_ONLY, SQ_IMMUTABLE } sq_mode;
@@ -85,6 +84,7 @@ typedef struct sq_store {
     pthread_mutex_t pool_mutex;
     pthread_cond_t pool_free;
     sq_conn readers[SQ_READERS];
+    bool reader_busy[SQ_READERS]; /* under pool_mutex; a reader that is not busy is nobody's */
 } sq_store;
 
 extern const pw_backend sq_backend;

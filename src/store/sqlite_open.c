@@ -49,7 +49,7 @@ static pw_status version_check(int64_t version, pw_error *error)
 /* Before anything that could write: journal mode, recovery by checkpoint, schema. */
 static pw_status look(const char *path, pw_error *error)
 {
-    sq_conn c;
+    sq_conn c = {0};
     int64_t version = 0;
     PW_TRY(sq_conn_open(&c, path, SQ_READER, error));
     int rc = schema_version(&c, &version);
