@@ -424,25 +424,6 @@ static void check_prefix(sim *s, sim_live *l, sim_turn *t, const pw_model_reques
     memcpy(l->sent, hashes, q->count * sizeof *hashes);
 }
 
-static void plant(sim *s, const sim_ledger *l, pw_model_request *q, const pw_message *list[512],
-                  pw_message *changed)
-{
-    for (size_t i = 0; i < q->count && q->count < 512; i++) {
-        list[i] = q->messages[i];
-    }
-    q->messages = list;
-    if (s->plan->bug == BUG_DROP_RESULT && list[q->count - 1]->role == PW_ROLE_TOOL) {
-        q->count--;
-        s->planted = true;
-    }
-    if (s->plan->bug == BUG_CHANGE_PREFIX && l->open >= 0 && l->turns[l->open].prefix_count > 0) {
-        *changed = *list[0];
-        changed->n += 1000;
-        list[0] = changed;
-        s->planted = true;
-    }
-}
-
 void check_model(sim *s, sim_live *l, const pw_model_request *request)
 {
     sim_ledger *ledger = &s->ledgers[l->session];
@@ -450,7 +431,7 @@ void check_model(sim *s, sim_live *l, const pw_model_request *request)
     const pw_message *list[512];
     pw_message changed;
     if (s->plan->bug != BUG_NOTHING && q.count > 0 && q.count < 512) {
-        plant(s, ledger, &q, list, &changed);
+        plant_request(s, ledger, &q, list, &changed);
     }
     const char *what = strict_check(q.messages, q.count);
     if (what) {

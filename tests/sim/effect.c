@@ -114,9 +114,13 @@ static void do_tool(sim *s, sim_live *l, const pw_tool_call *call)
     c->name = step->name;
     c->effects = call->effects;
     c->limit_at = s->now + call->limit_ms;
+    memcpy(c->key, call->key.ptr, 64);
+    if (s->plan->bug == BUG_OTHER_KEY && step->starts > 0) {
+        c->key[0] = c->key[0] == '0' ? '1' : '0';
+        s->planted = true;
+    }
     step->starts++;
     step->lives_running++;
-    memcpy(c->key, call->key.ptr, 64);
     world_tool(s, ledger, step, call->effects, &c->did);
     sim_note(s, "owner %d: %s tool %.*s call %llx, %.*s, execution %d, %s", l->owner, ledger->name,
              PW_STR_ARG(step->name), (unsigned long long)call->call, PW_STR_ARG(step->id),
@@ -279,6 +283,7 @@ static void do_append(sim *s, sim_live *l, const pw_append *append)
         s->planted = true;
         check_told(s, &s->ledgers[l->session], append->records[append->record_count - 1].seq);
     }
+    plant_early(s, l, append);
     if (!o->writer) {
         o->writer = true;
         queue_push(s, (sim_event){.at = s->now + (int64_t)sim_chance(s, 0x317, s->order, 4),
@@ -344,6 +349,14 @@ static bool let_go(sim *s, sim_live *l, int64_t wake_at_ms)
     return op.status == PW_OK || op.status == PW_FENCED;
 }
 
+/* What the machine asked for, but never later than what it leaves behind demands (A7). */
+static int64_t wake_of(const pw_session_view *view, const sim_live *l)
+{
+    bool running = view->turn.len > 0 && view->state == PW_TURN_RUNNING;
+    bool owed = view->turn.len > 0 ? view->state == PW_TURN_WAITING : view->waiting > 0;
+    return running || (owed && l->wake_at_ms < 0) ? 0 : l->wake_at_ms;
+}
+
 static void do_rest(sim *s, sim_live *l, bool released)
 {
     sim_owner *o = &s->owners[l->owner];
@@ -354,8 +367,7 @@ static void do_rest(sim *s, sim_live *l, bool released)
              released ? ", released" : "", unknown ? ", unknown" : "");
     bool again = unknown;
     if (!released && !unknown && !l->fenced) {
-        int64_t wake_at = view.turn.len > 0 && view.state == PW_TURN_RUNNING ? 0 : l->wake_at_ms;
-        again = !let_go(s, l, wake_at);
+        again = !let_go(s, l, wake_of(&view, l));
     }
     life_drop(s, l);
     if (again) {

@@ -406,6 +406,7 @@ static void fold_started(reading *r)
         bad(r, "D4", "a second intent of one step");
     } else {
         step->intent = true;
+        step->intent_epoch = r->l->epoch;
     }
 }
 
@@ -455,7 +456,7 @@ static void check_receipt(reading *r, const sim_step *step)
     case RECEIPT_PAUSED:
     case RECEIPT_MALFORMED:
     case RECEIPT_REPEATED:
-        if (once && (step->intent || step->starts > 0)) {
+        if (once && step->intent && (step->starts > 0 || step->intent_epoch != r->l->epoch)) {
             bad(r, "D4", "a once call that may have run is said not to have run");
         }
         if (step->starts > 0 && step->receipt != RECEIPT_CANCELLED &&

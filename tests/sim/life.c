@@ -231,13 +231,15 @@ void life_open(sim *s, int32_t owner, const pw_op *taken)
     if (!load(s, l) || owner_boundary(s, owner, "after the load")) {
         return;
     }
+    plant_recovery(s, l);
     pw_alive_call alive[16];
     bool later = s->plan->changed_agent && s->owners[owner].life > 2;
     pw_opened opened = {.epoch = l->epoch, .cause = taken->take.cause,
                         .crashes = taken->take.row.crashes,
                         .max_attempts = s->plan->max_attempts, .pinned = pinned(s, l),
                         .today = sim_definition(s, s->plan->definition[session], later)};
-    l->sealing = opened.crashes >= opened.max_attempts && opened.pinned;
+    l->sealing = opened.crashes >= opened.max_attempts && opened.pinned &&
+                 opened.cause != PW_CAUSE_TAKEN;
     add_alive(s, l, &opened, alive);
     sim_note(s, "owner %d opens %s: epoch %llu, cause %d, crashes %lld, %zu alive", owner,
              s->ledgers[session].name, (unsigned long long)l->epoch, (int)opened.cause,

@@ -265,6 +265,13 @@ static bool take(sim *s, int32_t owner, pw_op *op)
     op->take.max_attempts = s->plan->max_attempts;
     op->take.refuse_suspect_from = owns_suspect(s, owner) ? 2 : -1;
     op->take.now_ms = sim_wall(s);
+    if (s->plan->bug == BUG_NO_FENCE && op->take.take_over &&
+        before.session.row.owner.len > 0 && before.session.row.turn.len > 0) {
+        op->take.row = before.session.row; /* planted: it simply goes on, beside the other */
+        op->take.cause = PW_CAUSE_TAKEN;
+        s->planted = true;
+        return true;
+    }
     if (s->plan->bug == BUG_UNCOUNTED_CRASH && dead && before.session.row.turn.len > 0 &&
         before.session.row.state == PW_TURN_RUNNING && before.session.row.owner.len > 0) {
         op->take.take_over = true; /* planted */

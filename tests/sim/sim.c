@@ -185,29 +185,35 @@ static void begin_end(sim *s)
     queue_push(s, (sim_event){.at = s->now + 1, .kind = EVENT_START, .owner = SIM_OWNERS - 1});
 }
 
-static bool at_rest(sim *s)
+/* NULL: everything is at rest. */
+static const char *why_not(sim *s)
 {
-    if (!s->ending || !s->owners[SIM_OWNERS - 1].alive || s->now - s->end_since < 20000 ||
-        !owner_quiet(s, SIM_OWNERS - 1)) {
-        return false;
-    }
     for (int32_t i = 0; i < s->plan->sessions; i++) {
         sim_ledger *l = &s->ledgers[i];
         if (l->open >= 0) {
-            return false;
+            return "a turn is open";
         }
         for (int32_t r = 0; r < l->request_count; r++) {
             if (l->requests[r].fate == FATE_PENDING) {
-                return false;
+                return "a message waits";
             }
         }
     }
+    if (!owner_quiet(s, SIM_OWNERS - 1)) {
+        return "the owner holds a session";
+    }
     for (int32_t i = 0; i < s->call_count; i++) {
         if (!s->calls[i].ended) {
-            return false;
+            return "a call has not ended";
         }
     }
-    return true;
+    return NULL;
+}
+
+static bool at_rest(sim *s)
+{
+    return s->ending && s->owners[SIM_OWNERS - 1].alive && s->now - s->end_since >= 20000 &&
+           !why_not(s);
 }
 
 static void one_event(sim *s, const sim_event *event)
@@ -246,7 +252,7 @@ static void go(sim *s)
     while (!s->failed && queue_pop(s, &event)) {
         s->now = event.at;
         if (++s->events > SIM_EVENTS_MAX) {
-            sim_fail(s, "A7", "not at rest after %d events", SIM_EVENTS_MAX);
+            sim_fail(s, "A7", "not at rest after %d events: %s", SIM_EVENTS_MAX, why_not(s));
             break;
         }
         one_event(s, &event);

@@ -71,7 +71,7 @@ typedef struct sim_story {
     X(TELL_EARLY, "H3")          /* events are told when the append is asked for */                \
     X(LOSE_MESSAGE, "A1")        /* a message is answered `accepted` and forgotten */              \
     X(OTHER_KEY, "D1")           /* the second execution of a step gets another key */             \
-    X(NO_FENCE, "J1")            /* an append goes out under the row's epoch, not its owner's */   \
+    X(NO_FENCE, "J1")            /* a take-over does not raise the epoch */   \
     X(TRANSACT_OUTSIDE, "D2")    /* a transactional tool's write is not undone with its step */    \
     X(DROP_RESULT, "C9")         /* a request goes out without one of its results */               \
     X(CHANGE_PREFIX, "C10")      /* an early message reads otherwise in the second request */      \
@@ -129,7 +129,7 @@ typedef struct sim_step { /* a tool call, from the model's message on */
     bool broken, intent;
     bool early;               /* settled in the same append as its message */
     sim_receipt receipt;
-    uint64_t receipt_seq;
+    uint64_t receipt_seq, intent_epoch;
     pw_str result;
     bool is_error;
     int32_t starts;           /* DO_TOOL and DO_TRANSACT */
@@ -444,6 +444,13 @@ uint64_t check_message_hash(const pw_message *);
 
 /* at_end.c */
 void check_end(sim *);
+
+/* plant.c */
+void plant_request(sim *, const sim_ledger *, pw_model_request *, const pw_message *list[512],
+                   pw_message *changed);
+void plant_recovery(sim *, sim_live *);
+void plant_early(sim *, sim_live *, const pw_append *);
+void plant_repeat(sim *, sim_live *);
 
 /* strict.c: NULL when the transcript is one that a strict provider takes, else what is wrong */
 const char *strict_check(const pw_message *const *, size_t count);

@@ -216,7 +216,7 @@ static void say_story(sim *s, sim_said *said, pw_random *r, const char *line)
             add_text(s, said, r);
             said->reply.stop = PW_STOP_PAUSED;
         } else {
-            add_call(s, said, r, token);
+            add_call(s, said, r, sim_dup(s, pw_str_from(token)).ptr);
         }
     }
 }

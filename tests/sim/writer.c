@@ -102,10 +102,6 @@ static void execute(sim *s, sim_live **lives, size_t count)
         ops[i] = (pw_op){.kind = PW_OP_APPEND,
                          .append = {.session_id = s->ledgers[l->session].id, .epoch = l->epoch,
                                     .append = l->append}};
-        if (s->plan->bug == BUG_NO_FENCE && l->epoch != s->ledgers[l->session].epoch) {
-            ops[i].append.epoch = s->ledgers[l->session].epoch;
-            s->planted = true;
-        }
     }
     bool skips = s->plan->bug == BUG_SKIP_APPEND && count > 0 && s->appends > 3;
     if (!skips) {
@@ -203,6 +199,7 @@ static void answer_yes(sim *s, sim_live *l, const pw_append *a, pw_str body)
                                           .appended = {.ticket = a->ticket, .receipt_body = body}});
     if (on) {
         check_fold(s, l);
+        plant_repeat(s, l);
     }
     if (on && !s->failed && claimed && l->more) {
         life_inbox(s, l);
