@@ -621,6 +621,35 @@ pw_status pw_call_ended(pw_session *s, const pw_input *input)
     return PW_OK;
 }
 
+/* Where the call was settled: in this turn or an earlier one. NULL: the window does not reach back to it. */
+static const pw_message *settled_as(const pw_session *s, pw_str step)
+{
+    for (size_t i = s->d.end; i > s->d.first; i--) {
+        const pw_message *message = s->d.list[i - 1];
+        if (message->role == PW_ROLE_TOOL && pw_str_equal(message->step, step)) {
+            return message;
+        }
+    }
+    return NULL;
+}
+
+/* Its late result is evidence (D8) of the turn that it was made in; of none, when that is not known. */
+static pw_status alive_ghost(pw_session *s, const pw_alive_call *alive)
+{
+    const pw_message *message = settled_as(s, alive->step);
+    pw_ghost *ghost;
+    PW_TRY(pw_ghost_new(s, &ghost));
+    ghost->call = alive->call;
+    ghost->effects = PW_EFFECTS_ONCE;
+    PW_TRY(pw_arena_dup(&ghost->room->arena, alive->step, &ghost->step));
+    if (message) {
+        PW_TRY(pw_arena_dup(&ghost->room->arena, message->turn, &ghost->turn));
+        PW_TRY(pw_arena_dup(&ghost->room->arena, message->name, &ghost->name));
+        PW_TRY(pw_arena_dup(&ghost->room->arena, message->call, &ghost->id));
+    }
+    return PW_OK;
+}
+
 /* C12: a call of the session's last life in this process: its step runs, or it is a ghost. */
 pw_status pw_call_alive(pw_session *s, const pw_alive_call *alive)
 {
@@ -642,18 +671,7 @@ pw_status pw_call_alive(pw_session *s, const pw_alive_call *alive)
     if (pw_str_begins(alive->step, PW_STR("model:"))) {
         return pw_model_alive(s, alive);
     }
-    pw_ghost *ghost;
-    PW_TRY(pw_ghost_new(s, &ghost));
-    ghost->call = alive->call;
-    ghost->effects = PW_EFFECTS_ONCE;
-    PW_TRY(pw_arena_dup(&ghost->room->arena, s->d.turn.id, &ghost->turn));
-    PW_TRY(pw_arena_dup(&ghost->room->arena, alive->step, &ghost->step));
-    size_t at = ghost->step.len;
-    while (at > 0 && ghost->step.ptr[at - 1] != ':') {
-        at--;
-    }
-    ghost->id = pw_str_slice(ghost->step, at, ghost->step.len);
-    return PW_OK;
+    return alive_ghost(s, alive);
 }
 
 static pw_status add_late(pw_session *s, pw_ghost *ghost)

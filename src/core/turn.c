@@ -124,7 +124,8 @@ pw_status pw_turn_interrupt(pw_session *s, bool *ret_ended)
     if (cancel) {
         return end_cancelled(s, cancel);
     }
-    if (s->v.attempt_due && s->v.cause == PW_CAUSE_RECOVERY && s->v.max_attempts > 0 &&
+    /* Whatever brought it here again before it was sealed; a person's word alone tries again (C4). */
+    if (s->v.attempt_due && s->v.cause != PW_CAUSE_TAKEN && s->v.max_attempts > 0 &&
         s->v.crashes >= s->v.max_attempts) {
         return end_poisoned(s);
     }
