@@ -55,7 +55,7 @@ static void *heap_resize(void *ctx, void *ptr, size_t old_size, size_t new_size)
     b = realloc(b, sizeof *b + new_size);
     PW_ASSERT(b);
     if (!ptr) {
-        memset(b + 1, 0xa5, new_size); /* nobody may count on zeroes */
+        memset(b + 1, 0xa5, new_size < 512 ? new_size : 512); /* nobody may count on zeroes */
     }
     b->size = new_size;
     h->bytes += new_size;

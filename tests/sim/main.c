@@ -2,6 +2,7 @@
  * pawl-sim: runs seeds, stories and the test of the judge itself. It ends with a line of numbers, and with status 1 when
  * anything failed; a failing seed is shrunk and its script printed.
  */
+#include <malloc.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -228,6 +229,8 @@ int main(int argc, char **argv)
 {
     totals t = {.most_failures = 3};
     clock_gettime(CLOCK_MONOTONIC, &t.start);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20); /* a run's memory is the next run's */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
     unsigned long long from = 1, to = 0, seed = 0;
     const char *story = NULL;
     double minutes = 0;

@@ -430,7 +430,7 @@ void owner_drain(sim *s, int32_t owner)
     sim_note(s, "owner %d drains", owner);
     o->draining = true;
     for (int32_t i = 0; i < s->plan->sessions && o->alive; i++) {
-        if (o->lives[i]) {
+        if (o->lives[i] && life_step(s, o->lives[i], NULL)) { /* the time may make it act first */
             o->lives[i]->drained = true;
             life_step(s, o->lives[i], &(pw_input){.kind = PW_IN_DRAIN});
         }
