@@ -1,7 +1,11 @@
 /*
  * Carries model requests: libcurl's multi interface on a libuv loop. Loop thread only. Nothing here knows a provider.
  *
- * HTTP/1.1, no redirects, connections reused, no signals, TCP keep-alive. A transfer is never paused: over the cap it is aborted.
+ * HTTP/1.1, no redirects, no proxies, connections reused, no signals, TCP keep-alive, certificates checked. A transfer is never paused:
+ * over the cap it is aborted.
+ *
+ * Codes of BROKEN: connect, dns, tls, reset (no status came), timeout (total_ms), cut_off (after the status), too_large (body_bytes, or 64 KiB
+ * of headers), aborted, no_memory, url, transport (anything else).
  */
 #ifndef PW_MODEL_HTTP_H
 #define PW_MODEL_HTTP_H
@@ -19,6 +23,7 @@ typedef struct pw_http_limits {
 } pw_http_limits;
 
 typedef enum pw_http_event_kind { PW_HTTP_HEAD /* status and headers */, PW_HTTP_BYTES, PW_HTTP_END, PW_HTTP_BROKEN /* code: a transport failure's */ } pw_http_event_kind;
+/* Everything an event points to lives only while the handler runs. */
 typedef struct pw_http_event {
     pw_http_event_kind kind;
     uint64_t call;
@@ -35,7 +40,7 @@ typedef void (*pw_http_handler)(void *ctx, const pw_http_event *);
 pw_status pw_http_new(uv_loop_t *, const pw_allocator *, pw_http_handler, void *ctx, pw_http **ret, pw_error *);
 /* Copies what it needs but not the body: the body's bytes must live until END or BROKEN. Key headers are never logged. */
 pw_status pw_http_start(pw_http *, uint64_t call, const pw_http_request *, const pw_http_limits *, pw_error *);
-void pw_http_abort(pw_http *, uint64_t call); /* ends with BROKEN "aborted", at once, never from inside the handler */
-void pw_http_close(pw_http *, void (*closed)(void *ctx), void *ctx); /* aborts all; memory is gone when `closed` is called */
+void pw_http_abort(pw_http *, uint64_t call); /* ends with BROKEN "aborted" on the loop's next turn; no event of it comes before that. Unknown or ended: nothing */
+void pw_http_close(pw_http *, void (*closed)(void *ctx), void *ctx); /* aborts all, on the loop's next turn; memory is gone when `closed` is called. NULL is fine (nothing is called) */
 
 #endif

@@ -30,7 +30,7 @@ typedef struct pw_http_request {
  * begins with the bytes of step k's conversation by construction (C10). One per session and provider; owned by the runtime. */
 typedef struct pw_render {
     pw_buffer bytes;        /* the messages so far, as they stand in the body */
-    size_t *offsets;        /* offsets[i]: length of `bytes` after the first i messages, only where a request may be cut there */
+    size_t *offsets;        /* offsets[i]: length of `bytes` after the first i messages; SIZE_MAX where no request may be cut */
     size_t count, capacity; /* messages rendered */
     const pw_allocator *allocator;
     pw_str key;             /* provider and model family it was rendered for; another one starts anew */
@@ -53,18 +53,20 @@ typedef struct pw_provider {
 
     /* Are the agent's model options right? Names the field. Unknown options are errors. */
     pw_status (*check)(const pw_json *model, pw_arena *scratch, pw_error *);
-    /* The next request. Only messages beyond `request->same` are rendered anew into `render`. `arena` holds the rest. */
+    /* The next request. Only messages beyond `request->same` are rendered anew into `render`. `arena` holds the rest. body[1] is
+     * render's own memory: it lives until the next request with this render, or pw_render_free. PW_INVALID: no message, or a key no header can carry. */
     pw_status (*request)(const pw_endpoint *, const pw_model_request *, pw_render *render, pw_arena *arena, pw_http_request *ret, pw_error *);
 
     pw_status (*stream_new)(const pw_allocator *, pw_model_stream **ret);
     void (*stream_free)(pw_model_stream *);
-    /* Body bytes of a 2xx answer in any pieces → deltas (valid until the next call). `*ret_progress`: content, tool traffic or
+    /* Body bytes of a 2xx answer in any pieces → deltas (valid until the next call). After anything but PW_OK the stream can only be freed. `*ret_progress`: content, tool traffic or
      * reasoning came in (F9), keep-alives are none. PW_TOO_LARGE: over a cap. A failure found in band is kept until `end`. */
     pw_status (*feed)(pw_model_stream *, pw_str bytes, const pw_delta **ret, size_t *ret_count, bool *ret_progress, pw_error *);
-    /* The end of the body. PW_OK: a whole reply. PW_END: `*ret_failure` says why not (cut_off, in-band error, unreadable). Bytes live in the stream. */
+    /* The end of the body, once. PW_OK: a whole reply. PW_END: `*ret_failure` says why not (cut_off, in-band error, unreadable). PW_NOMEM. Bytes live in the stream.
+     * Also right after a transport that broke: a known stop reason makes the reply whole. */
     pw_status (*end)(pw_model_stream *, const pw_endpoint *, const pw_reply **ret, pw_failure *ret_failure);
 
-    /* A not-2xx answer: the class, once (F5, PROVIDERS.md 8). Text is made in `arena`; message is the provider's message field only, at most 2,000 characters, keys blotted out. */
+    /* A not-2xx answer: the class, once; RETRY may carry `until_ms` as a hint (F5, PROVIDERS.md 8). Text is made in `arena`; message is the provider's message field only, at most 2,000 characters, keys blotted out. */
     pw_failure (*failure)(const pw_endpoint *, int http_status, const pw_header *, size_t header_count, pw_str body, pw_arena *arena);
 } pw_provider;
 
@@ -78,12 +80,14 @@ pw_failure pw_transport_failure(const char *code, pw_str message);
 
 /* --- scripted: answers from a script (JSON in the agent's model options, "script") --------------------
  * A list of rules, the first whose matchers all hold answers:
- * { "when": { "last": "contains…" (text of the last message), "role": "user|tool", "tool": name of the tool just answered, "is_error": bool,
- *             "step": n-th model call of this turn from 1, "try": n, "turn": "contains" (the turn's user text) },   all optional
+ * { "when": { "last": "contains…" (text of the last message), "role": "user|tool", "tool": name of a tool just answered, "is_error": bool,
+ *             "step": n-th model call of this turn from 1, "try": n, "attempt": n, "turn": "contains" (the turn's user text) },   all optional
  *   "delay": "300ms", "think": "…", "text": "…" (streamed in pieces of `chunk` characters, default 16, each after `pace`),
- *   "calls": [{ "name", "arguments": {…}, "id"? }], "stop": a pw_stop name, "usage": {"input_tokens","output_tokens","cached_tokens","cost_usd"},
+ *   "calls": [{ "name", "arguments": {…}, "id"?, "broken"?: text that is not whole JSON }], "stop": a pw_stop name,
+ *   "usage": {"input_tokens","output_tokens","cached_tokens","reasoning_tokens","cost_usd"} (left out: all 0; cost_usd null: unknown),
  *   "error": { "class": "retry|wait|repair|next|fail", "code", "message", "after": "2s" }, "cut": true (stream breaks after the text), "repeat": n (filler bytes) }
- * No rule matches: text "(no rule of the script matches)". `{{last}}` in text or arguments is the last message's text. Deterministic. */
+ * No rule matches: text "(no rule of the script matches)". `{{last}}` in text or arguments is the last message's text. Deterministic.
+ * docs/scripted.md has it in full. */
 typedef enum pw_play_kind { PW_PLAY_DELTA, PW_PLAY_REASONING, PW_PLAY_REPLY, PW_PLAY_FAILED } pw_play_kind;
 typedef struct pw_play {
     int64_t delay_ms;       /* after the one before */
