@@ -1,6 +1,7 @@
 /*
- * Loading agents: read, check against the published schema, complete, check again with those who will use it
- * (definition, provider, tools). Each check goes on as far as it can, so that one look shows all problems.
+ * Loading agents: read, check against the published schema, complete, check again with those who
+ * will use it (definition, provider, tools). Each check goes on as far as it can, so that one look
+ * shows all problems.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -40,8 +41,8 @@ static bool is_among(const char *const *list, pw_str text)
 static void add(loading *l, const pw_json *at, const char *text)
 {
     const pw_str path = pw_source_path(&l->yaml, at, l->arena);
-    pw_problem_add(&l->problems, PW_INVALID, l->yaml.path, pw_source_line(&l->yaml, at),
-                   "%.*s%s%s", PW_STR_ARG(path), path.len > 0 ? ": " : "", text);
+    pw_problem_add(&l->problems, PW_INVALID, l->yaml.path, pw_source_line(&l->yaml, at), "%.*s%s%s",
+                   PW_STR_ARG(path), path.len > 0 ? ": " : "", text);
 }
 
 static bool find_later(loading *l, const pw_json *object, const char *const *keys)
@@ -164,8 +165,8 @@ static void check_tools(loading *l, const pw_definition *definition)
             const pw_json *at = pw_source_find(tool, pw_str_from(error.message));
             const pw_str path = pw_source_path(&l->yaml, tool, l->arena);
             pw_problem_add(&l->problems, status == PW_UNSUPPORTED ? PW_INVALID : status,
-                           l->yaml.path, pw_source_line(&l->yaml, at), "%.*s%s%s",
-                           PW_STR_ARG(path), path.len > 0 ? "." : "", error.message);
+                           l->yaml.path, pw_source_line(&l->yaml, at), "%.*s%s%s", PW_STR_ARG(path),
+                           path.len > 0 ? "." : "", error.message);
         }
     }
 }
@@ -173,8 +174,7 @@ static void check_tools(loading *l, const pw_definition *definition)
 static void check_users(loading *l, const pw_completing *completing, pw_agent *agent)
 {
     pw_error error = {0};
-    const pw_status status =
-        pw_definition_parse(l->arena, agent->json, &agent->definition, &error);
+    const pw_status status = pw_definition_parse(l->arena, agent->json, &agent->definition, &error);
     if (status != PW_OK) {
         add_found(l, &l->yaml, l->yaml.root, status, error.message);
         return;
@@ -190,8 +190,8 @@ static bool good_name(pw_str name)
 {
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.ptr[i];
-        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                            (c >= '0' && c <= '9');
+        const bool letter =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         if (!letter && (i == 0 || (c != '_' && c != '.' && c != '-'))) {
             return false;
         }

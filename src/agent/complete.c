@@ -1,6 +1,7 @@
 /*
- * agent.yaml's keys into a definition's: durations become milliseconds, files that are named are read in, what a kind
- * of tool takes for granted is written out. What is not touched here passes through byte for byte.
+ * agent.yaml's keys into a definition's: durations become milliseconds, files that are named are
+ * read in, what a kind of tool takes for granted is written out. What is not touched here passes
+ * through byte for byte.
  */
 #include "agent/agent_inner.h"
 #include "base/schema.h"
@@ -159,16 +160,15 @@ static void put_script(work *self, const pw_json *member)
     }
     script->path = pw_folder_shown(self->c->folder, member->text);
     pw_error error = {0};
-    pw_status status = pw_yaml_to_json(text, script->path, self->c->arena, &script->json,
-                                       &script->lines, &error);
+    pw_status status =
+        pw_yaml_to_json(text, script->path, self->c->arena, &script->json, &script->lines, &error);
     if (status == PW_OK) {
         status = pw_json_parse(self->c->arena, script->json, 0, &script->root, &error);
     }
     if (status != PW_OK) { /* the message has path and line already */
         pw_problem_add(self->c->problems, status, PW_STR_NONE, 0, "%s", error.message);
     } else if (!pw_json_is(script->root, PW_JSON_ARRAY)) {
-        pw_problem_add(self->c->problems, PW_INVALID, script->path, 1,
-                       "expected a list of rules");
+        pw_problem_add(self->c->problems, PW_INVALID, script->path, 1, "expected a list of rules");
     } else {
         pw_json_put_raw(&self->w, "script", script->root->raw);
     }

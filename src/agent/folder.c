@@ -1,6 +1,7 @@
 /*
- * The files of an agent's folder. What an agent is made of lies inside it: names that lead out, also by a
- * symbolic link, are refused, so that a folder can be moved, copied and trusted as a whole.
+ * The files of an agent's folder. What an agent is made of lies inside it: names that lead out,
+ * also by a symbolic link, are refused, so that a folder can be moved, copied and trusted as a
+ * whole.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /*
- * What is wrong with an agent's files: collected, so that one look shows all of it, and told with file, line and
- * key. A message of another room begins with a path of its own; the value it is about is found by that path.
+ * What is wrong with an agent's files: collected, so that one look shows all of it, and told with
+ * file, line and key. A message of another room begins with a path of its own; the value it is
+ * about is found by that path.
  */
 #include <stdarg.h>
 

@@ -1,9 +1,10 @@
 /*
  * YAML into JSON: libyaml's events are written as JSON text as they come, with an explicit stack.
  *
- * Scalars are read by YAML 1.2's JSON schema: null, true, false and JSON's numbers, when plain; every
- * other scalar is a string, so `yes`, `0x10`, `1.2.3` and dates stay what they look like. Refused, each with its
- * line: repeated keys, anchors and aliases, tags, a second document, more than DEPTH_MAX levels.
+ * Scalars are read by YAML 1.2's JSON schema: null, true, false and JSON's numbers, when plain;
+ * every other scalar is a string, so `yes`, `0x10`, `1.2.3` and dates stay what they look like.
+ * Refused, each with its line: repeated keys, anchors and aliases, tags, a second document, more
+ * than DEPTH_MAX levels.
  *
  * Beside the text a table is kept that leads from a value's place in it to the line it came from.
  */
@@ -27,7 +28,7 @@ typedef struct frame {
     bool mapping;
     bool after_key; /* MAPPING: the next node is a value */
     size_t count;
-    size_t id;      /* tells the keys of one mapping from another's */
+    size_t id; /* tells the keys of one mapping from another's */
     int key_line;
 } frame;
 
@@ -68,7 +69,8 @@ static pw_status no_memory(const reader *r)
 
 static uint64_t hash_of(size_t frame_id, pw_str key)
 {
-    uint64_t hash = UINT64_C(14695981039346656037) ^ (uint64_t)frame_id * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t hash =
+        UINT64_C(14695981039346656037) ^ (uint64_t)frame_id * UINT64_C(0x9E3779B97F4A7C15);
     for (size_t i = 0; i < key.len; i++) {
         hash = (hash ^ (unsigned char)key.ptr[i]) * UINT64_C(1099511628211);
     }
@@ -79,9 +81,8 @@ static uint64_t hash_of(size_t frame_id, pw_str key)
 static seen_key *slot_of(const reader *r, uint64_t hash, size_t frame_id, pw_str key)
 {
     size_t at = (size_t)(hash >> 7) & (r->seen_size - 1);
-    while (r->seen[at].hash != 0 &&
-           !(r->seen[at].hash == hash && r->seen[at].frame == frame_id &&
-             pw_str_equal(r->seen[at].key, key))) {
+    while (r->seen[at].hash != 0 && !(r->seen[at].hash == hash && r->seen[at].frame == frame_id &&
+                                      pw_str_equal(r->seen[at].key, key))) {
         at = (at + 1) & (r->seen_size - 1);
     }
     return &r->seen[at];
@@ -118,8 +119,10 @@ static pw_status remember_key(reader *r, const frame *in, pw_str key, int line)
     seen_key *slot = slot_of(r, hash, in->id, key);
     if (slot->hash != 0) {
         const size_t shown = key.len < 60 ? key.len : 60;
-        return PW_FAIL(r->error, PW_INVALID, "%.*s:%d: the key \"%.*s\" is repeated; it is on line "
-                       "%d already", PW_STR_ARG(r->file), line, (int)shown, key.ptr, slot->line);
+        return PW_FAIL(r->error, PW_INVALID,
+                       "%.*s:%d: the key \"%.*s\" is repeated; it is on line "
+                       "%d already",
+                       PW_STR_ARG(r->file), line, (int)shown, key.ptr, slot->line);
     }
     pw_str copied;
     if (pw_arena_dup(r->arena, key, &copied) != PW_OK) {
@@ -162,10 +165,10 @@ static pw_status begin_value(reader *r, int line)
 static pw_status begin_collection(reader *r, const yaml_event_t *event, bool mapping)
 {
     const int line = line_of(event);
-    const yaml_char_t *anchor = mapping ? event->data.mapping_start.anchor
-                                        : event->data.sequence_start.anchor;
-    const yaml_char_t *tag = mapping ? event->data.mapping_start.tag
-                                     : event->data.sequence_start.tag;
+    const yaml_char_t *anchor =
+        mapping ? event->data.mapping_start.anchor : event->data.sequence_start.anchor;
+    const yaml_char_t *tag =
+        mapping ? event->data.mapping_start.tag : event->data.sequence_start.tag;
     if (anchor != NULL) {
         return wrong(r, line, "anchors are not supported");
     }
@@ -295,8 +298,8 @@ static pw_status parser_failed(const reader *r, const yaml_parser_t *parser, pw_
         return no_memory(r);
     }
     const bool reading = parser->error == YAML_READER_ERROR;
-    const int line = reading ? line_at(yaml, parser->problem_offset)
-                             : (int)parser->problem_mark.line + 1;
+    const int line =
+        reading ? line_at(yaml, parser->problem_offset) : (int)parser->problem_mark.line + 1;
     return PW_FAIL(r->error, PW_INVALID, "%.*s:%d: not YAML: %s%s%s", PW_STR_ARG(r->file), line,
                    parser->context != NULL ? parser->context : "",
                    parser->context != NULL ? ", " : "",
@@ -325,7 +328,8 @@ pw_status pw_yaml_to_json(pw_str yaml, pw_str file_name, pw_arena *arena, pw_str
     reader *r = PW_NEW(arena, reader);
     pw_yaml_lines *table = PW_NEW(arena, pw_yaml_lines);
     yaml_parser_t parser;
-    if (r == NULL || table == NULL || yaml.len > SIZE_MAX / 64 || !yaml_parser_initialize(&parser)) {
+    if (r == NULL || table == NULL || yaml.len > SIZE_MAX / 64 ||
+        !yaml_parser_initialize(&parser)) {
         return PW_FAIL(error, PW_NOMEM, "%.*s: out of memory", PW_STR_ARG(file_name));
     }
     r->arena = arena;
@@ -334,8 +338,8 @@ pw_status pw_yaml_to_json(pw_str yaml, pw_str file_name, pw_arena *arena, pw_str
     pw_buffer_init_arena(&r->out, arena, yaml.len * 8 + 64);
     pw_buffer_init_arena(&r->lines, arena, (yaml.len + 2) * sizeof(line_entry));
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(
-        &parser, (const unsigned char *)(yaml.ptr != NULL ? yaml.ptr : ""), yaml.len);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)(yaml.ptr != NULL ? yaml.ptr : ""),
+                                 yaml.len);
     const pw_status status = read_events(r, &parser, yaml);
     yaml_parser_delete(&parser);
     PW_TRY(status);
@@ -364,5 +368,6 @@ int pw_yaml_line(const pw_yaml_lines *lines, pw_str json, pw_str raw_of_value)
             high = middle;
         }
     }
-    return low < lines->count && lines->entries[low].offset == offset ? lines->entries[low].line : 0;
+    return low < lines->count && lines->entries[low].offset == offset ? lines->entries[low].line
+                                                                      : 0;
 }

@@ -6,9 +6,10 @@
  *      └─► killed ──exit──► as above
  *             └─ does not die in GRACE_MS (a program of another user's): abandoned
  *
- * The call ends with its own process, not with its pipes: what a child leaves in the background may hold those open
- * for as long as it likes. The group is killed only while its leader is not reaped yet, so that its number cannot
- * have become somebody else's. Who exits is seen by a pidfd; where there is none, by SIGCHLD.
+ * The call ends with its own process, not with its pipes: what a child leaves in the background may
+ * hold those open for as long as it likes. The group is killed only while its leader is not reaped
+ * yet, so that its number cannot have become somebody else's. Who exits is seen by a pidfd; where
+ * there is none, by SIGCHLD.
  */
 #include <errno.h>
 #include <signal.h>
@@ -32,17 +33,17 @@ typedef struct last_line {
 
 struct pw_command {
     pw_run *run;
-    pid_t pid;           /* 0: not started, or reaped */
+    pid_t pid; /* 0: not started, or reaped */
     int out_fd, err_fd, pid_fd;
     uv_poll_t out, err, exit;
     uv_timer_t grace;
     bool out_made, err_made, exit_made, grace_made;
-    int handles;         /* not yet closed */
-    pw_buffer output;    /* standard output */
-    pw_buffer text;      /* its JSON string, when it is not JSON */
+    int handles;      /* not yet closed */
+    pw_buffer output; /* standard output */
+    pw_buffer text;   /* its JSON string, when it is not JSON */
     bool too_much, killed, released;
-    int status;          /* of waitpid; -1: somebody else took it */
-    last_line complaint; /* standard error */
+    int status;                  /* of waitpid; -1: somebody else took it */
+    last_line complaint;         /* standard error */
     pw_command *previous, *next; /* of runner->commands */
 };
 
@@ -183,9 +184,9 @@ static void exited(pw_command *c, int code, pw_tool_outcome *outcome)
             .message = PW_STR("the tool asked to park (exit status 75), which is not supported in "
                               "this version")};
     } else if (code == 78) {
-        *outcome = (pw_tool_outcome){
-            .kind = PW_TOOL_FATAL,
-            .message = complaint(c, PW_STR("the tool gave up (exit status 78)"))};
+        *outcome =
+            (pw_tool_outcome){.kind = PW_TOOL_FATAL,
+                              .message = complaint(c, PW_STR("the tool gave up (exit status 78)"))};
     } else if (code != 0) {
         const pw_str message = complaint(c, numbered(c, "exited with status", code));
         *outcome = (pw_tool_outcome){.kind = PW_TOOL_ERROR, .message = message};
@@ -211,13 +212,13 @@ static void decide(pw_command *c, pw_tool_outcome *outcome)
                              ? "the tool was stopped: no memory for its output"
                              : "the tool was stopped: its output is over the limit");
     } else if (!known) {
-        pw_outcome_error(outcome, "", "how the tool exited is not known: another part of this "
+        pw_outcome_error(outcome, "",
+                         "how the tool exited is not known: another part of this "
                          "program took its status");
     } else if (WIFEXITED(c->status)) {
         exited(c, WEXITSTATUS(c->status), outcome);
     } else {
-        const pw_str message =
-            complaint(c, numbered(c, "ended by signal", WTERMSIG(c->status)));
+        const pw_str message = complaint(c, numbered(c, "ended by signal", WTERMSIG(c->status)));
         *outcome = (pw_tool_outcome){
             .kind = PW_TOOL_ERROR, .error_class = PW_STR("Signal"), .message = message};
     }
@@ -525,7 +526,8 @@ static pw_status start(pw_run *run, const pw_tool_call *call, const pw_tool_plac
     }
     pw_error why = {0};
     pw_status status = launch(run->state, &child, &why);
-    if (status == PW_NOT_FOUND) { /* it cannot be run: the agent is wrong, and the turn should say so (F2) */
+    if (status ==
+        PW_NOT_FOUND) { /* it cannot be run: the agent is wrong, and the turn should say so (F2) */
         pw_str message;
         status = pw_arena_dup(&run->arena, pw_str_from(why.message), &message);
         if (status == PW_OK) {

@@ -1,6 +1,6 @@
 /*
- * Is a tool's declaration right, as far as its kind is concerned? The parts that all tools share were checked
- * with the definition. Every message begins with the field.
+ * Is a tool's declaration right, as far as its kind is concerned? The parts that all tools share
+ * were checked with the definition. Every message begins with the field.
  */
 #include "base/utf8.h"
 #include "tool/tool_inner.h"
@@ -49,9 +49,9 @@ static pw_status check_run(const pw_json *run, pw_error *error)
     }
     for (const pw_json *word = run->child; word != NULL; word = word->next) {
         if (!pw_json_is(word, PW_JSON_STRING) || has_nul(word->text)) {
-            return PW_FAIL(error, PW_INVALID, "run: expected strings without NUL, found %.*s",
-                           PW_STR_ARG(pw_str_slice(word->raw, 0, word->raw.len < 60
-                                                                     ? word->raw.len : 60)));
+            return PW_FAIL(
+                error, PW_INVALID, "run: expected strings without NUL, found %.*s",
+                PW_STR_ARG(pw_str_slice(word->raw, 0, word->raw.len < 60 ? word->raw.len : 60)));
         }
     }
     if (run->child->text.len == 0) {
@@ -82,9 +82,9 @@ static pw_status check_env(const pw_json *env, pw_error *error)
     }
     for (const pw_json *name = env->child; name != NULL; name = name->next) {
         if (!pw_json_is(name, PW_JSON_STRING) || !good_variable(name->text)) {
-            return PW_FAIL(error, PW_INVALID, "env: expected a variable's name, found %.*s",
-                           PW_STR_ARG(pw_str_slice(name->raw, 0, name->raw.len < 60
-                                                                     ? name->raw.len : 60)));
+            return PW_FAIL(
+                error, PW_INVALID, "env: expected a variable's name, found %.*s",
+                PW_STR_ARG(pw_str_slice(name->raw, 0, name->raw.len < 60 ? name->raw.len : 60)));
         }
         if (is_among(own_names, name->text)) {
             return PW_FAIL(error, PW_INVALID, "env: %.*s is always set, by the engine",
@@ -97,7 +97,8 @@ static pw_status check_env(const pw_json *env, pw_error *error)
 static pw_status check_command(const pw_tool_declaration *tool, pw_error *error)
 {
     if (tool->effects == PW_EFFECTS_TRANSACTIONAL) {
-        return PW_FAIL(error, PW_INVALID, "effects: expected none, idempotent or once for a tool "
+        return PW_FAIL(error, PW_INVALID,
+                       "effects: expected none, idempotent or once for a tool "
                        "of kind command, found transactional");
     }
     PW_TRY(check_run(pw_json_get(tool->config, "run"), error));

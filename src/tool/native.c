@@ -1,16 +1,17 @@
 /*
  * Native tools: C functions of the host program, and the pawl_call they are given.
  *
- * The first of pawl_call_return, _error and _fatal settles a call; later ones are PAWL_MISUSE and change
- * nothing. Whatever a call refers to lives in its run's arena, which an abandoned call keeps until its thread
- * returns: a function that ignores its limit does no harm but to its thread.
+ * The first of pawl_call_return, _error and _fatal settles a call; later ones are PAWL_MISUSE and
+ * change nothing. Whatever a call refers to lives in its run's arena, which an abandoned call keeps
+ * until its thread returns: a function that ignores its limit does no harm but to its thread.
  */
 #include "base/schema.h"
 #include "base/utf8.h"
 #include "tool/tool_inner.h"
 
 #define CLASS_BYTES ((size_t)200)
-#define MESSAGE_BYTES ((size_t)64 * 1024) /* F1 cuts what the model reads; this bounds what is copied */
+#define MESSAGE_BYTES                                                                              \
+    ((size_t)64 * 1024) /* F1 cuts what the model reads; this bounds what is copied */
 
 struct pawl_call {
     pw_arena *arena;
@@ -91,12 +92,13 @@ static pw_status check_tool(pw_tool_runner *runner, const pawl_tool *tool, pw_er
         return PW_FAIL(error, PW_INVALID, "run: expected a function");
     }
     if (tool->effects < PAWL_NONE || tool->effects > PAWL_TRANSACTIONAL) {
-        return PW_FAIL(error, PW_INVALID, "effects: expected one of PAWL_NONE to "
-                       "PAWL_TRANSACTIONAL, found %d", tool->effects);
+        return PW_FAIL(error, PW_INVALID,
+                       "effects: expected one of PAWL_NONE to "
+                       "PAWL_TRANSACTIONAL, found %d",
+                       tool->effects);
     }
     if (tool->limit_ms < 0) {
-        return PW_FAIL(error, PW_INVALID, "limit_ms: expected 0 or more, found %d",
-                       tool->limit_ms);
+        return PW_FAIL(error, PW_INVALID, "limit_ms: expected 0 or more, found %d", tool->limit_ms);
     }
     if (!pw_utf8_clean(from_public(tool->description))) {
         return PW_FAIL(error, PW_INVALID, "description: expected valid UTF-8");
@@ -234,8 +236,7 @@ int32_t pawl_call_fatal(pawl_call *call, pawl_str message)
         return PAWL_MISUSE;
     }
     const pw_tool_outcome outcome = {
-        .kind = PW_TOOL_FATAL,
-        .message = kept(call->arena, from_public(message), MESSAGE_BYTES)};
+        .kind = PW_TOOL_FATAL, .message = kept(call->arena, from_public(message), MESSAGE_BYTES)};
     return settle(call, &outcome);
 }
 

@@ -1,9 +1,9 @@
 /*
  * The threads that run native tools and read-only SQL.
  *
- * The pool grows to `cap` threads as work waits. C cannot be killed: a thread whose call was abandoned (D6)
- * stays counted as stuck until it returns, and another takes its place, so that others go on. To bound what
- * a broken tool can cost, at most STUCK_MAX threads are replaced.
+ * The pool grows to `cap` threads as work waits. C cannot be killed: a thread whose call was
+ * abandoned (D6) stays counted as stuck until it returns, and another takes its place, so that
+ * others go on. To bound what a broken tool can cost, at most STUCK_MAX threads are replaced.
  */
 #include <signal.h>
 

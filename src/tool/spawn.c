@@ -1,9 +1,9 @@
 /*
- * A child process: posix_spawn without a shell, in a process group of its own, with clean signals and nothing
- * of ours open but its three streams.
+ * A child process: posix_spawn without a shell, in a process group of its own, with clean signals
+ * and nothing of ours open but its three streams.
  *
- * Its standard input is a file in memory that holds the whole input: the child reads as much of it as it likes, when
- * it likes, and nobody can block or break on a pipe. Its outputs are pipes.
+ * Its standard input is a file in memory that holds the whole input: the child reads as much of it
+ * as it likes, when it likes, and nobody can block or break on a pipe. Its outputs are pipes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -101,8 +101,7 @@ static bool open_output(int pipe_fds[2])
     return lift(&pipe_fds[0]) && lift(&pipe_fds[1]) && fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK) == 0;
 }
 
-static int set_actions(posix_spawn_file_actions_t *actions, const streams *s,
-                       const char *directory)
+static int set_actions(posix_spawn_file_actions_t *actions, const streams *s, const char *directory)
 {
     int failed = 0;
     if (directory != NULL) {

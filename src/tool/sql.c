@@ -1,9 +1,10 @@
 /*
  * SQL tools: binds a call's arguments to statements, runs them, and makes JSON of what came back.
  *
- * It begins and ends no transaction: a transactional tool's statements run inside the store's (D2), read-only ones on
- * a connection of their own (sql_read.c). Numbers keep their text where SQLite can hold them exactly: integers
- * of 64 bits as integers, larger ones as text, others as doubles that read back equal.
+ * It begins and ends no transaction: a transactional tool's statements run inside the store's (D2),
+ * read-only ones on a connection of their own (sql_read.c). Numbers keep their text where SQLite
+ * can hold them exactly: integers of 64 bits as integers, larger ones as text, others as doubles
+ * that read back equal.
  */
 #include <locale.h>
 #include <sqlite3.h>
@@ -21,10 +22,10 @@ typedef struct sql_work {
     const pw_json *arguments;
     pw_arena *arena;
     locale_t c_locale;
-    bool any_rows;      /* a statement returned columns: `rows` holds the last one's */
-    pw_buffer rows;     /* the members of the JSON array */
+    bool any_rows;  /* a statement returned columns: `rows` holds the last one's */
+    pw_buffer rows; /* the members of the JSON array */
     int row_count;
-    bool more;          /* rows were left off */
+    bool more; /* rows were left off */
     int64_t changes;
 } sql_work;
 
@@ -108,8 +109,7 @@ static int bind_all(const sql_work *work, sqlite3_stmt *statement)
 
 static void put_base64(pw_buffer *out, const uint8_t *bytes, size_t size)
 {
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < size; i += 3) {
         const size_t left = size - i;
         const uint32_t three = (uint32_t)bytes[i] << 16 |
@@ -194,7 +194,8 @@ static void put_value(sql_work *work, sqlite3_stmt *statement, int column)
     }
 }
 
-/* The columns' names as keys with their colons; a name that came before gets its number, as JSON wants names unique. */
+/* The columns' names as keys with their colons; a name that came before gets its number, as JSON
+ * wants names unique. */
 static pw_status make_keys(sql_work *work, sqlite3_stmt *statement, int count, pw_str **ret)
 {
     pw_str *keys = PW_NEW_ARRAY(work->arena, pw_str, (size_t)count);
@@ -214,7 +215,8 @@ static pw_status make_keys(sql_work *work, sqlite3_stmt *statement, int count, p
         pw_buffer key;
         pw_buffer_init_arena(&key, work->arena, BYTES_MAX);
         (void)pw_buffer_byte(&key, '"');
-        pw_json_escape(&key, pw_str_from(name)); /* it came from the statement, which is valid UTF-8 */
+        pw_json_escape(&key,
+                       pw_str_from(name)); /* it came from the statement, which is valid UTF-8 */
         if (same > 1) {
             (void)pw_buffer_format(&key, "_%d", same);
         }
@@ -313,7 +315,8 @@ static int run_text(sql_work *work, pw_str sql)
         if (code == SQLITE_OK) {
             code = step_all(work, statement);
         }
-        const int finalized = sqlite3_finalize(statement); /* repeats what step said, with its message */
+        const int finalized =
+            sqlite3_finalize(statement); /* repeats what step said, with its message */
         if (code != SQLITE_OK || finalized != SQLITE_OK) {
             return code != SQLITE_OK ? code : finalized;
         }

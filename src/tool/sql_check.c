@@ -16,8 +16,8 @@ static char peek(const scan *s, size_t ahead)
 
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '$' || (unsigned char)c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '$' || (unsigned char)c >= 0x80;
 }
 
 static void skip_quoted(scan *s, char end)
@@ -36,7 +36,8 @@ static void skip_to(scan *s, pw_str end)
     s->at = found == SIZE_MAX ? s->sql.len : s->at + found + end.len;
 }
 
-/* True if something that is neither white space nor a comment was skipped, a literal or an identifier. */
+/* True if something that is neither white space nor a comment was skipped, a literal or an
+ * identifier. */
 static bool skip_plain(scan *s)
 {
     const char c = peek(s, 0);

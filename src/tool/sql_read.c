@@ -1,9 +1,9 @@
 /*
  * SQL tools with effects `none`: a pool thread with a connection of its own to the store's file.
  *
- * The connection can only read: it is opened so, told so, and an authorizer keeps it from other files
- * and from settings. It never checkpoints: that is the writer's alone. A progress handler ends it at its limit
- * or when it is asked to end.
+ * The connection can only read: it is opened so, told so, and an authorizer keeps it from other
+ * files and from settings. It never checkpoints: that is the writer's alone. A progress handler
+ * ends it at its limit or when it is asked to end.
  */
 #include <sqlite3.h>
 
@@ -16,8 +16,7 @@ typedef struct sql_read {
     pw_str arguments, sql; /* JSON texts */
 } sql_read;
 
-static int refuse(void *ctx, int action, const char *a, const char *b, const char *c,
-                  const char *d)
+static int refuse(void *ctx, int action, const char *a, const char *b, const char *c, const char *d)
 {
     (void)ctx;
     (void)a;
@@ -108,7 +107,6 @@ static void abort_read(pw_run *run)
         pw_run_end(run);
     } /* else its progress handler looks at `over` */
 }
-
 
 const pw_run_kind pw_run_sql = {
     .name = "sql", .start = start, .abort = abort_read, .release = pw_run_free};

@@ -1,9 +1,9 @@
 /*
  * The runner: starts calls, asks them to end, and tells how they ended, each exactly once.
  *
- * Everything that ends goes through one queue that the loop empties when it is woken: a kind never tells
- * from inside its own start or abort, and a host may start and abort from inside `done`. Closing is that
- * queue run dry: every call ends or is abandoned, the threads go, then the handles.
+ * Everything that ends goes through one queue that the loop empties when it is woken: a kind never
+ * tells from inside its own start or abort, and a host may start and abort from inside `done`.
+ * Closing is that queue run dry: every call ends or is abandoned, the threads go, then the handles.
  */
 #include "tool/tool_inner.h"
 
@@ -226,8 +226,8 @@ pw_status pw_tool_transact(pw_tool_runner *runner, const pw_tool_call *call,
             return status;
         }
         PW_ASSERT(status == PW_OK); /* the session machine lets only valid arguments through */
-        PW_TRY(pw_sql_run(handle, pw_json_get(call->tool->config, "sql"), arguments, arena,
-                          &outcome));
+        PW_TRY(
+            pw_sql_run(handle, pw_json_get(call->tool->config, "sql"), arguments, arena, &outcome));
     }
     *ret = outcome;
     return PW_OK;
@@ -317,8 +317,7 @@ static bool only_stuck_left(const pw_tool_runner *runner)
 
 static void check_closed(pw_tool_runner *runner)
 {
-    if (!runner->closing || runner->ending || !only_stuck_left(runner) ||
-        !pw_pool_stop(runner)) {
+    if (!runner->closing || runner->ending || !only_stuck_left(runner) || !pw_pool_stop(runner)) {
         return;
     }
     runner->ending = true;

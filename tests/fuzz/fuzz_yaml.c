@@ -1,6 +1,6 @@
 /*
- * Any bytes as YAML. What must hold: the JSON is valid, its keys are unique and its depth is bounded;
- * every value has a line inside the file; an error names file and line and is valid text.
+ * Any bytes as YAML. What must hold: the JSON is valid, its keys are unique and its depth is
+ * bounded; every value has a line inside the file; an error names file and line and is valid text.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -111,11 +111,12 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
         {MODEL "budget: { max_iterations: 0 }\n",
          "agent.yaml:2: budget.max_iterations: expected at least 1, found 0\n"},
         {MODEL "budget:\n  deadline: 10 minutes\n",
-         "agent.yaml:3: budget.deadline: expected a duration such as 300ms, 10s or 5m, more than 0, "
+         "agent.yaml:3: budget.deadline: expected a duration such as 300ms, 10s or 5m, more than "
+         "0, "
          "found \"10 minutes\"\n"},
-        {MODEL "budget: { deadline: 0s }\n",
-         "agent.yaml:2: budget.deadline: expected a duration such as 300ms, 10s or 5m, more than 0, "
-         "found \"0s\"\n"},
+        {MODEL "budget: { deadline: 0s }\n", "agent.yaml:2: budget.deadline: expected a duration "
+                                             "such as 300ms, 10s or 5m, more than 0, "
+                                             "found \"0s\"\n"},
         {MODEL "debounce: 5\n", "agent.yaml:2: debounce: expected a string, found 5\n"},
         {MODEL "debounce: soon\n",
          "agent.yaml:2: debounce: expected a duration such as 300ms, 10s or 5m, found \"soon\"\n"},
@@ -138,22 +139,27 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
          "agent.yaml:4: tools[0].kind: tools of kind http are not supported in this version\n"
          "agent.yaml:8: tools[1].approval: is not supported in this version\n"},
         {MODEL "tools:\n  - { name: a, kind: shell }\n  - { kind: sql }\n  - 5\n",
-         "agent.yaml:3: tools[0].kind: expected one of [\"native\", \"sql\", \"command\"], found \"shell\"\n"
+         "agent.yaml:3: tools[0].kind: expected one of [\"native\", \"sql\", \"command\"], found "
+         "\"shell\"\n"
          "agent.yaml:4: tools[1]: the property \"name\" is missing\n"
          "agent.yaml:5: tools[2]: expected an object, found 5\n"},
         {MODEL "tools:\n  - name: a\n    kind: command\n    run: ./a\n",
          "agent.yaml:5: tools[0].run: expected an array, found \"./a\"\n"},
-        {MODEL "tools:\n  - name: a\n    kind: command\n    effects: transactional\n    run: [./a]\n",
-         "agent.yaml:5: tools[0].effects: expected none, idempotent or once for a tool of kind command, "
+        {MODEL
+         "tools:\n  - name: a\n    kind: command\n    effects: transactional\n    run: [./a]\n",
+         "agent.yaml:5: tools[0].effects: expected none, idempotent or once for a tool of kind "
+         "command, "
          "found transactional\n"},
         {MODEL "tools:\n  - name: a\n    kind: sql\n    run: [x]\n    sql: select 1\n",
          "agent.yaml:5: tools[0].run: not a key of a tool of kind sql\n"},
-        {MODEL "tools:\n  - name: a\n    kind: sql\n    sql: select :x\n    input:\n      properties: { y: {} }\n",
+        {MODEL "tools:\n  - name: a\n    kind: sql\n    sql: select :x\n    input:\n      "
+               "properties: { y: {} }\n",
          "agent.yaml:5: tools[0].sql: :x is not a property of `input`\n"},
         {MODEL "tools:\n  - { name: a, kind: native }\n  - { name: a, kind: native }\n",
          "agent.yaml:4: tools[1].name: an earlier tool is named \"a\" too\n"},
         {MODEL "tools:\n  - name: a\n    kind: native\n    input:\n      type: objekt\n",
-         "agent.yaml:6: tools[0].input: schema /type: expected the name of a type or a list of them, found \"objekt\"\n"},
+         "agent.yaml:6: tools[0].input: schema /type: expected the name of a type or a list of "
+         "them, found \"objekt\"\n"},
         {MODEL "tools:\n  - { name: a, kind: native, input: no.json }\n",
          "agent.yaml:3: tools[0].input: no.json is not in the agent's folder\n"},
         {MODEL "tools:\n  - { name: a, kind: native, input: /etc/passwd }\n",
@@ -169,7 +175,8 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
         {MODEL "tools:\n  - { name: a, kind: native, input: broken.json }\n",
          "broken.json:3: JSON byte 13: expected a key, found '}'\n"},
         {MODEL "tools:\n  - { name: a, kind: native, input: wrong.json }\n",
-         "wrong.json:3: schema /properties/x/type: expected the name of a type or a list of them, found 5\n"},
+         "wrong.json:3: schema /properties/x/type: expected the name of a type or a list of them, "
+         "found 5\n"},
         {"model: { provider: scripted, name: x, script: script.yaml }\n",
          "script.yaml:3: [1].when.rol: there is no such option\n"},
         {"model: { provider: scripted, name: x, script: list.yaml }\n",
@@ -228,14 +235,16 @@ static void test_missing_and_unreadable_files(void **state)
 
 static const char *const whole =
     "name: shop\n"
-    "model: { provider: scripted, name: m, script: rules.yaml, first_token_timeout: 20s, idle_timeout: 1m }\n"
+    "model: { provider: scripted, name: m, script: rules.yaml, first_token_timeout: 20s, "
+    "idle_timeout: 1m }\n"
     "budget: { max_iterations: 5, max_cost_usd: 2.00, deadline: 10m, max_tokens: null }\n"
     "debounce: 300ms\n"
     "context: { messages: 200 }\n"
     "max_protocol_failures: 3\n"
     "tools:\n"
     "  - { name: order, kind: sql, sql: select 1, input: order.json, limit: 1500ms }\n"
-    "  - { name: ship, kind: command, run: [./ship, 'yes', \"5\"], env: [A], result_limit: 1000, effects: none }\n";
+    "  - { name: ship, kind: command, run: [./ship, 'yes', \"5\"], env: [A], result_limit: 1000, "
+    "effects: none }\n";
 
 static void put_whole(void)
 {
@@ -254,13 +263,19 @@ static void test_C11_a_whole_agent_becomes_one_definition(void **state)
     const pw_agent *agent = NULL;
     assert_int_equal(pw_agent_load(pw_str_from(top), &arena, &agent, NULL, NULL), PW_OK);
     static const char expected[] =
-        "{\"budget\":{\"deadline_ms\":600000,\"max_cost_usd\":2.00,\"max_iterations\":5,\"max_tokens\":null},"
-        "\"context\":{\"messages\":200},\"debounce_ms\":300,\"instructions\":\"Be \\\"kind\\\".\\n\","
-        "\"max_protocol_failures\":3,\"model\":{\"first_token_timeout_ms\":20000,\"idle_timeout_ms\":60000,"
-        "\"name\":\"m\",\"provider\":\"scripted\",\"script\":[{\"text\":\"yes\",\"when\":{\"last\":\"hi\"}}]},"
-        "\"name\":\"shop\",\"tools\":[{\"effects\":\"transactional\",\"input\":{\"n\":1.50,\"type\":\"object\"},"
+        "{\"budget\":{\"deadline_ms\":600000,\"max_cost_usd\":2.00,\"max_iterations\":5,\"max_"
+        "tokens\":null},"
+        "\"context\":{\"messages\":200},\"debounce_ms\":300,\"instructions\":\"Be "
+        "\\\"kind\\\".\\n\","
+        "\"max_protocol_failures\":3,\"model\":{\"first_token_timeout_ms\":20000,\"idle_timeout_"
+        "ms\":60000,"
+        "\"name\":\"m\",\"provider\":\"scripted\",\"script\":[{\"text\":\"yes\",\"when\":{\"last\":"
+        "\"hi\"}}]},"
+        "\"name\":\"shop\",\"tools\":[{\"effects\":\"transactional\",\"input\":{\"n\":1.50,"
+        "\"type\":\"object\"},"
         "\"kind\":\"sql\",\"limit_ms\":1500,\"name\":\"order\",\"sql\":\"select 1\"},"
-        "{\"effects\":\"none\",\"env\":[\"A\"],\"kind\":\"command\",\"name\":\"ship\",\"result_limit\":1000,"
+        "{\"effects\":\"none\",\"env\":[\"A\"],\"kind\":\"command\",\"name\":\"ship\",\"result_"
+        "limit\":1000,"
         "\"run\":[\"./ship\",\"yes\",\"5\"]}]}";
     char text[2048];
     assert_true(agent->definition->text.len < sizeof text);
@@ -292,26 +307,31 @@ static void test_agents_of_a_folder_are_sorted_and_unique(void **state)
     const pw_agent *const *agents = NULL;
     size_t count = 0;
     pw_error error = {0};
-    assert_int_equal(pw_agents_load(pw_str_from(top), &arena, &agents, &count, NULL, &error), PW_OK);
+    assert_int_equal(pw_agents_load(pw_str_from(top), &arena, &agents, &count, NULL, &error),
+                     PW_OK);
     assert_int_equal(count, 2);
     assert_true(pw_str_is(agents[0]->name, "b"));
     assert_true(pw_str_is(agents[1]->name, "zed"));
     char path[100];
     snprintf(path, sizeof path, "%s/a", top);
-    assert_int_equal(pw_agents_load(pw_str_from(path), &arena, &agents, &count, NULL, &error), PW_OK);
+    assert_int_equal(pw_agents_load(pw_str_from(path), &arena, &agents, &count, NULL, &error),
+                     PW_OK);
     assert_int_equal(count, 1);
     put("a/agent.yaml", "name: b\n" MODEL);
-    assert_int_equal(pw_agents_load(pw_str_from(top), &arena, &agents, &count, NULL, &error), PW_INVALID);
+    assert_int_equal(pw_agents_load(pw_str_from(top), &arena, &agents, &count, NULL, &error),
+                     PW_INVALID);
     assert_non_null(strstr(error.message, "agent.yaml: name: \"b\" is the agent of "));
     pw_buffer report;
     pw_buffer_init(&report, &pw_heap, 1 << 16);
     put("a/agent.yaml", "x: 1\n" MODEL);
     put("b/agent.yaml", "y: 1\n" MODEL);
-    assert_int_equal(pw_agents_load(pw_str_from(top), &arena, &agents, &count, &report, &error), PW_INVALID);
+    assert_int_equal(pw_agents_load(pw_str_from(top), &arena, &agents, &count, &report, &error),
+                     PW_INVALID);
     assert_non_null(strstr(error.message, "/a/agent.yaml:1: x: there is no such key"));
     assert_non_null(strstr(report.ptr, "/b/agent.yaml:1: y: there is no such key"));
     snprintf(path, sizeof path, "%s/empty", top);
-    assert_int_equal(pw_agents_load(pw_str_from(path), &arena, &agents, &count, NULL, &error), PW_NOT_FOUND);
+    assert_int_equal(pw_agents_load(pw_str_from(path), &arena, &agents, &count, NULL, &error),
+                     PW_NOT_FOUND);
     pw_buffer_free(&report);
     pw_arena_free(&arena);
 }
@@ -323,21 +343,27 @@ static void test_a_definition_from_json_takes_the_same_keys(void **state)
     pw_arena_init(&arena, &pw_heap, 0, 0);
     const pw_agent *agent = NULL;
     pw_error error = {0};
-    assert_int_equal(pw_agent_from_json(
-                         PW_STR("bot"),
-                         PW_STR("{\"model\":{\"provider\":\"scripted\",\"name\":\"m\",\"script\":[]},"
-                                "\"instructions\":\"x\",\"debounce\":\"1s\",\"tools\":[{\"name\":\"t\","
-                                "\"kind\":\"native\",\"limit_ms\":7}]}"),
-                         &arena, &agent, &error), PW_OK);
+    assert_int_equal(
+        pw_agent_from_json(
+            PW_STR("bot"),
+            PW_STR("{\"model\":{\"provider\":\"scripted\",\"name\":\"m\",\"script\":[]},"
+                   "\"instructions\":\"x\",\"debounce\":\"1s\",\"tools\":[{\"name\":\"t\","
+                   "\"kind\":\"native\",\"limit_ms\":7}]}"),
+            &arena, &agent, &error),
+        PW_OK);
     assert_true(pw_str_is(agent->name, "bot"));
     assert_int_equal(agent->definition->debounce_ms, 1000);
     assert_int_equal(agent->definition->tools[0].limit_ms, 7);
-    assert_int_equal(pw_agent_from_json(PW_STR("bot"), PW_STR("{\"model\":{\"provider\":\"scripted\","
-                                        "\"name\":\"m\",\"script\":\"f.yaml\"}}"), &arena, &agent, &error),
+    assert_int_equal(pw_agent_from_json(PW_STR("bot"),
+                                        PW_STR("{\"model\":{\"provider\":\"scripted\","
+                                               "\"name\":\"m\",\"script\":\"f.yaml\"}}"),
+                                        &arena, &agent, &error),
                      PW_INVALID);
     assert_string_equal(error.message, "bot: model.script: no files can be named here");
-    assert_int_equal(pw_agent_from_json(PW_STR("bot"), PW_STR("[]"), &arena, &agent, &error), PW_INVALID);
-    assert_int_equal(pw_agent_from_json(PW_STR("bot"), PW_STR("{"), &arena, &agent, &error), PW_INVALID);
+    assert_int_equal(pw_agent_from_json(PW_STR("bot"), PW_STR("[]"), &arena, &agent, &error),
+                     PW_INVALID);
+    assert_int_equal(pw_agent_from_json(PW_STR("bot"), PW_STR("{"), &arena, &agent, &error),
+                     PW_INVALID);
     pw_arena_free(&arena);
 }
 
@@ -348,13 +374,14 @@ static void test_the_published_schema_is_one_and_the_example_is_right(void **sta
     pw_arena_init(&arena, &pw_heap, 0, 0);
     const pw_json *schema = NULL;
     pw_error error = {0};
-    assert_int_equal(pw_json_parse(&arena, pw_str_from(pw_agent_schema_json), PW_JSON_UNIQUE_KEYS, &schema,
-                                   &error), PW_OK);
+    assert_int_equal(pw_json_parse(&arena, pw_str_from(pw_agent_schema_json), PW_JSON_UNIQUE_KEYS,
+                                   &schema, &error),
+                     PW_OK);
     assert_int_equal(pw_schema_check(schema, &arena, &error), PW_OK);
     const pw_agent *const *agents = NULL;
     size_t count = 0;
-    const pw_status status = pw_agents_load(PW_STR(PAWL_TEST_ROOT "/examples"), &arena, &agents, &count,
-                                            NULL, &error);
+    const pw_status status =
+        pw_agents_load(PW_STR(PAWL_TEST_ROOT "/examples"), &arena, &agents, &count, NULL, &error);
     assert_string_equal(error.message, "");
     assert_int_equal(status, PW_OK);
     pw_arena_free(&arena);
@@ -374,7 +401,8 @@ static void test_every_failed_allocation_is_an_answer(void **state)
         const pw_agent *const *agents = NULL;
         size_t count = 0;
         pw_error error = {0};
-        const pw_status status = pw_agents_load(pw_str_from(top), &arena, &agents, &count, NULL, &error);
+        const pw_status status =
+            pw_agents_load(pw_str_from(top), &arena, &agents, &count, NULL, &error);
         if (status != PW_OK && (status != PW_NOMEM || memory.failed == 0)) {
             fail_msg("%d: %s", status, error.message);
         }

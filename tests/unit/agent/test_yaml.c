@@ -1,4 +1,5 @@
-/* YAML into JSON: scalars by YAML 1.2's JSON schema, refusals with their lines, the table of lines. */
+/* YAML into JSON: scalars by YAML 1.2's JSON schema, refusals with their lines, the table of lines.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,14 +40,17 @@ static void test_scalars_are_read_by_the_json_schema(void **state)
     (void)state;
     check("[null, true, false, 0, -1, 1.50, 1e3, 12345678901234567890]",
           "[null,true,false,0,-1,1.50,1e3,12345678901234567890]");
-    check("[yes, no, on, True, NULL, ~, 0x10, 0o7, 01, +1, .5, 1., 1_000, .inf, 2026-01-02, 10:30, 1.2.3]",
-          "[\"yes\",\"no\",\"on\",\"True\",\"NULL\",\"~\",\"0x10\",\"0o7\",\"01\",\"+1\",\".5\",\"1.\",\"1_000\","
+    check("[yes, no, on, True, NULL, ~, 0x10, 0o7, 01, +1, .5, 1., 1_000, .inf, 2026-01-02, 10:30, "
+          "1.2.3]",
+          "[\"yes\",\"no\",\"on\",\"True\",\"NULL\",\"~\",\"0x10\",\"0o7\",\"01\",\"+1\",\".5\","
+          "\"1.\",\"1_000\","
           "\".inf\",\"2026-01-02\",\"10:30\",\"1.2.3\"]");
     check("['null', \"true\", '5', !!str 5, ! 6, '']",
           "[\"null\",\"true\",\"5\",\"5\",\"6\",\"\"]");
     check("a:\nb: ''\nc: |\n  x\n   y\nd: >\n  one\n  two\n5: {}\nnull: []\n",
           "{\"a\":null,\"b\":\"\",\"c\":\"x\\n y\\n\",\"d\":\"one two\\n\",\"5\":{},\"null\":[]}");
-    check("\"q\\\"\\\\\\n\\x1b\\u263a\\U0001F600\"", "\"q\\\"\\\\\\n\\u001b\xE2\x98\xBA\xF0\x9F\x98\x80\"");
+    check("\"q\\\"\\\\\\n\\x1b\\u263a\\U0001F600\"",
+          "\"q\\\"\\\\\\n\\u001b\xE2\x98\xBA\xF0\x9F\x98\x80\"");
     check("\xEF\xBB\xBFx: 1 # c", "{\"x\":1}");
     check("%YAML 1.2\n---\n- 1\n...\n", "[1]");
 }
@@ -73,7 +77,8 @@ static void test_what_is_refused_names_its_line(void **state)
     check("a: 1\n b: 2\n", "f:2: not YAML: mapping values are not allowed in this context");
     check("a: 1\nb: \xFF\n", "f:2: not YAML: invalid leading UTF-8 octet");
     check("a: 1\nb: \x01\n", "f:2: not YAML: control characters are not allowed");
-    check("a: \"\\ud83d\"\n", "f:1: not YAML: while parsing a quoted scalar, found invalid Unicode character escape code");
+    check("a: \"\\ud83d\"\n", "f:1: not YAML: while parsing a quoted scalar, found invalid Unicode "
+                              "character escape code");
     char deep[201];
     memset(deep, '[', 100);
     memset(deep + 100, ']', 100);
@@ -90,7 +95,8 @@ static void test_lines_of_values(void **state)
     pw_str json;
     const pw_yaml_lines *lines = NULL;
     const pw_json *root = NULL;
-    assert_int_equal(pw_yaml_to_json(pw_str_from(yaml), PW_STR("f"), &arena, &json, &lines, NULL), PW_OK);
+    assert_int_equal(pw_yaml_to_json(pw_str_from(yaml), PW_STR("f"), &arena, &json, &lines, NULL),
+                     PW_OK);
     assert_int_equal(pw_json_parse(&arena, json, 0, &root, NULL), PW_OK);
     const pw_json *c = pw_json_get(pw_json_get(root, "b"), "c");
     assert_int_equal(pw_yaml_line(lines, json, root->raw), 1);
@@ -115,7 +121,8 @@ static void test_many_keys_cost_no_square(void **state)
     pw_arena arena;
     pw_arena_init(&arena, &pw_heap, 0, 0);
     pw_str json;
-    assert_int_equal(pw_yaml_to_json(pw_buffer_str(&yaml), PW_STR("f"), &arena, &json, NULL, NULL), PW_OK);
+    assert_int_equal(pw_yaml_to_json(pw_buffer_str(&yaml), PW_STR("f"), &arena, &json, NULL, NULL),
+                     PW_OK);
     pw_arena_free(&arena);
     pw_buffer_free(&yaml);
 }
@@ -131,8 +138,8 @@ static void test_every_failed_allocation_is_an_answer(void **state)
         pw_arena_init(&arena, &memory.allocator, 64, 0);
         pw_test_allocator_fail(&memory, k, k % 2 == 0);
         pw_str json;
-        const pw_status status = pw_yaml_to_json(PW_STR("a: [1, two, {b: 3}]\nc: x\n"), PW_STR("f"), &arena,
-                                                 &json, NULL, NULL);
+        const pw_status status = pw_yaml_to_json(PW_STR("a: [1, two, {b: 3}]\nc: x\n"), PW_STR("f"),
+                                                 &arena, &json, NULL, NULL);
         assert_true(status == PW_OK || (status == PW_NOMEM && memory.failed > 0));
         if (status == PW_OK) { /* an arena may get along with a smaller block */
             assert_true(pw_str_is(json, "{\"a\":[1,\"two\",{\"b\":3}],\"c\":\"x\"}"));

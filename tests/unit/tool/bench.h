@@ -1,4 +1,5 @@
-/* A runner on a loop of its own, and what its calls ended with. Everything is checked at the end: each call told once, nothing left. */
+/* A runner on a loop of its own, and what its calls ended with. Everything is checked at the end:
+ * each call told once, nothing left. */
 #ifndef PW_TEST_TOOL_BENCH_H
 #define PW_TEST_TOOL_BENCH_H
 
@@ -34,7 +35,8 @@ void bench_close(bench *);
 /* From JSON with the keys of a definition's tool. */
 const pw_tool_declaration *bench_tool(bench *, const char *json);
 /* Starts call number started + 1; `*ret_call` is its number. */
-pw_status bench_start(bench *, const pw_tool_declaration *, const char *arguments, uint64_t *ret_call, pw_error *);
+pw_status bench_start(bench *, const pw_tool_declaration *, const char *arguments,
+                      uint64_t *ret_call, pw_error *);
 /* Runs the loop until so many have ended in all, or for so long: false. */
 bool bench_wait(bench *, size_t ended, int64_t ms);
 /* Runs the loop until it is so, or 10 s have passed. */

@@ -1,4 +1,5 @@
-/* Command tools: what they see, how they end, and that nothing of theirs stays. Each test also runs without pidfds. */
+/* Command tools: what they see, how they end, and that nothing of theirs stays. Each test also runs
+ * without pidfds. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -52,7 +53,8 @@ static void test_A8_text_of_a_command_becomes_a_valid_string(void **state)
     bench b;
     open_with(&b, NULL);
     assert_text(run_shell(&b, "echo it is 'done\"'", "{}").json, "\"it is done\\\"\"");
-    assert_text(run_shell(&b, "printf 'a\\377b\\n'", "{}").json, "\"a\xEF\xBF\xBD" "b\"");
+    assert_text(run_shell(&b, "printf 'a\\377b\\n'", "{}").json, "\"a\xEF\xBF\xBD"
+                                                                 "b\"");
     assert_text(run_shell(&b, "printf '\"\\\\ud83d\"'", "{}").json, "\"\xEF\xBF\xBD\"");
     assert_text(run_shell(&b, "printf '\"a\\377\"'", "{}").json, "\"a\xEF\xBF\xBD\"");
     assert_text(run_shell(&b, "true", "{}").json, "\"\"");
@@ -67,14 +69,17 @@ static void test_N3_command_sees_its_environment_and_nothing_else(void **state)
     setenv("LANG", "C", 1);
     bench b;
     open_with(&b, NULL);
-    pw_tool_outcome end = run_shell(&b,
-                                    "env | sed 's/=.*//' | grep -v -x -e PWD -e SHLVL -e _ -e OLDPWD"
-                                    " | LC_ALL=C sort | tr '\\n' ' '",
-                                    "{}");
+    pw_tool_outcome end =
+        run_shell(&b,
+                  "env | sed 's/=.*//' | grep -v -x -e PWD -e SHLVL -e _ -e OLDPWD"
+                  " | LC_ALL=C sort | tr '\\n' ' '",
+                  "{}");
     assert_text(end.json, "\"HOME LANG LISTED PATH PAWL_ANSWERS PAWL_IDEMPOTENCY_KEY PAWL_SESSION "
                           "PAWL_STEP PAWL_TURN \"");
-    end = run_shell(&b, "echo $PAWL_SESSION,$PAWL_TURN,$PAWL_STEP,$PAWL_IDEMPOTENCY_KEY,"
-                        "$PAWL_ANSWERS,$LISTED", "{}");
+    end = run_shell(&b,
+                    "echo $PAWL_SESSION,$PAWL_TURN,$PAWL_STEP,$PAWL_IDEMPOTENCY_KEY,"
+                    "$PAWL_ANSWERS,$LISTED",
+                    "{}");
     assert_text(end.json, "\"s1,t1,tool:1:c1,k1,{},yes\"");
     unsetenv("ANTHROPIC_API_KEY");
     bench_close(&b);
@@ -91,13 +96,16 @@ static void test_command_inherits_no_descriptor_and_no_signal_state(void **state
     const int leaky = dup(0); /* not close-on-exec */
     bench b;
     open_with(&b, NULL);
-    pw_tool_outcome end = run_shell(&b, "for f in 0 1 2 3 4 5 6 7 8 9; do "
-                                        "[ -e /proc/$$/fd/$f ] && printf $f; done; true", "{}");
+    pw_tool_outcome end = run_shell(&b,
+                                    "for f in 0 1 2 3 4 5 6 7 8 9; do "
+                                    "[ -e /proc/$$/fd/$f ] && printf $f; done; true",
+                                    "{}");
     assert_text(end.json, "\"012\"");
     end = run_shell(&b, "sed -n 's/SigBlk:.//p' /proc/self/status", "{}");
     assert_text(end.json, "\"0000000000000000\"");
     end = run_shell(&b, "sed -n 's/SigIgn:./0x/p' /proc/self/status", "{}");
-    assert_int_equal(strtoull(end.json.ptr + 1, NULL, 16) & 0x7FFFFFFF, 0); /* 32 up are the C library's */
+    assert_int_equal(strtoull(end.json.ptr + 1, NULL, 16) & 0x7FFFFFFF,
+                     0); /* 32 up are the C library's */
     close(leaky);
     signal(SIGPIPE, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -116,7 +124,8 @@ static void test_command_takes_large_arguments_or_leaves_them(void **state)
     big[0] = big[size + 1] = '"';
     big[size + 2] = '\0';
     assert_text(run_shell(&b, "wc -c | tr -d ' '", big).json, "8388610");
-    assert_text(run_shell(&b, "exec <&-; echo 1", big).json, "1"); /* closes it, and SIGPIPE kills nobody */
+    assert_text(run_shell(&b, "exec <&-; echo 1", big).json,
+                "1"); /* closes it, and SIGPIPE kills nobody */
     assert_text(run_shell(&b, "head -c 1 >/dev/null; echo 2", big).json, "2");
     pw_tool_outcome end = run_shell(&b, "cat", big);
     assert_int_equal(end.json.len, size + 2);
@@ -129,7 +138,8 @@ static void test_F1_error_is_the_last_line_of_standard_error(void **state)
     (void)state;
     bench b;
     open_with(&b, NULL);
-    pw_tool_outcome end = run_shell(&b, "echo {}; echo first >&2; printf 'no \\377 more\\n\\n' >&2; exit 3", "{}");
+    pw_tool_outcome end =
+        run_shell(&b, "echo {}; echo first >&2; printf 'no \\377 more\\n\\n' >&2; exit 3", "{}");
     assert_int_equal(end.kind, PW_TOOL_ERROR);
     assert_text(end.message, "no \xEF\xBF\xBD more");
     assert_text(end.error_class, "");
@@ -155,7 +165,8 @@ static void test_F2_exit_78_is_fatal_and_so_is_a_program_that_is_not_there(void 
     end = run_shell(&b, "exit 75", "{}");
     assert_int_equal(end.kind, PW_TOOL_FATAL);
     assert_non_null(strstr(end.message.ptr, "not supported in this version"));
-    end = bench_run(&b, bench_tool(&b, "{\"name\":\"x\",\"kind\":\"command\",\"run\":[\"./nowhere\"]}"), "{}");
+    end = bench_run(
+        &b, bench_tool(&b, "{\"name\":\"x\",\"kind\":\"command\",\"run\":[\"./nowhere\"]}"), "{}");
     assert_int_equal(end.kind, PW_TOOL_FATAL);
     assert_text(end.message, "cannot run \"./nowhere\": No such file or directory");
     bench_close(&b);
@@ -210,7 +221,8 @@ static void test_D6_expired_command_is_killed_with_its_group(void **state)
     fresh_pid_file();
     uint64_t call = 0;
     const pw_tool_declaration *tool =
-        shell(&b, "trap '' TERM INT; sh -c 'echo $$ > $LISTED.new; mv $LISTED.new $LISTED; sleep 100' & wait; sleep 100");
+        shell(&b, "trap '' TERM INT; sh -c 'echo $$ > $LISTED.new; mv $LISTED.new $LISTED; sleep "
+                  "100' & wait; sleep 100");
     assert_int_equal(bench_start(&b, tool, "{}", &call, NULL), PW_OK);
     while (!pid_is_written(&b)) {
     }
@@ -332,8 +344,7 @@ static void test_every_failed_allocation_is_an_answer(void **state)
         if (status == PW_OK) {
             assert_true(bench_wait(&b, 1, 20000));
             const pw_tool_outcome end = b.ends[call].outcome;
-            assert_true(end.kind == PW_TOOL_ERROR ||
-                        pw_str_is(end.json, "\"text \xEF\xBF\xBD\""));
+            assert_true(end.kind == PW_TOOL_ERROR || pw_str_is(end.json, "\"text \xEF\xBF\xBD\""));
         }
         failed = memory.failed > 0;
         pw_test_allocator_fail(&memory, 0, false);

@@ -1,4 +1,5 @@
-/* Native tools: what a function may do with its call, threads that do not come back, and the writer's transaction. */
+/* Native tools: what a function may do with its call, threads that do not come back, and the
+ * writer's transaction. */
 #include <semaphore.h>
 #include <unistd.h>
 
@@ -15,8 +16,8 @@ static pw_tool_declaration declaration = {.name = PW_STR_INIT("x"),
 
 static void add(bench *b, pawl_tool_fn run, void *ctx)
 {
-    const pawl_tool tool = {.size = sizeof tool, .name = S("x"), .effects = PAWL_ONCE, .run = run,
-                            .ctx = ctx};
+    const pawl_tool tool = {
+        .size = sizeof tool, .name = S("x"), .effects = PAWL_ONCE, .run = run, .ctx = ctx};
     assert_int_equal(pw_tool_native_add(b->runner, &tool, NULL), PW_OK);
 }
 
@@ -54,9 +55,10 @@ static int32_t tell_all(pawl_call *call, void *ctx)
 static void test_native_is_given_what_belongs_to_its_call(void **state)
 {
     (void)state;
-    assert_text(run_one(tell_all, NULL).json,
-                "[{\"a\":1}, {\"session\":\"s1\",\"turn\":\"t1\",\"step\":\"tool:1:c1\",\"attempt\":1,"
-                "\"speaker\":null,\"initiator\":null}]");
+    assert_text(
+        run_one(tell_all, NULL).json,
+        "[{\"a\":1}, {\"session\":\"s1\",\"turn\":\"t1\",\"step\":\"tool:1:c1\",\"attempt\":1,"
+        "\"speaker\":null,\"initiator\":null}]");
     run_one(NULL, NULL);
 }
 
@@ -142,8 +144,12 @@ static void test_native_registration_is_checked_and_owns_its_ctx(void **state)
     bench_open(&b, NULL);
     int freed = 0;
     pw_error error = {0};
-    pawl_tool tool = {.size = sizeof tool, .name = S("good"), .effects = PAWL_NONE,
-                      .run = give_nothing, .ctx = &freed, .ctx_free = free_ctx};
+    pawl_tool tool = {.size = sizeof tool,
+                      .name = S("good"),
+                      .effects = PAWL_NONE,
+                      .run = give_nothing,
+                      .ctx = &freed,
+                      .ctx_free = free_ctx};
     assert_int_equal(pw_tool_native_add(b.runner, &tool, &error), PW_OK);
     assert_int_equal(pw_tool_native_add(b.runner, &tool, &error), PW_CONFLICT);
     assert_non_null(pw_tool_native_get(b.runner, PW_STR("good")));
@@ -354,8 +360,9 @@ static void test_D2_transactional_native_gets_the_handle(void **state)
     tool.limit_ms = 2000;
     const pw_tool_call call = bench_call(&tool, "{}", 1);
     pw_tool_outcome end;
-    assert_int_equal(pw_tool_transact(b.runner, &call, &bench_place, &handle, PAWL_SQLITE, &b.arena,
-                                      &end), PW_OK);
+    assert_int_equal(
+        pw_tool_transact(b.runner, &call, &bench_place, &handle, PAWL_SQLITE, &b.arena, &end),
+        PW_OK);
     assert_text(end.json, "{\"ok\":true}");
     assert_int_equal(pw_tool_transact(b.runner, &call, &bench_place, NULL, 0, &b.arena, &end),
                      PW_OK);
@@ -373,8 +380,9 @@ static void *transact_on_a_thread(void *argument)
     int handle = 0;
     const pw_tool_call call = bench_call(&declaration, "{}", 7);
     pw_tool_outcome end;
-    assert_int_equal(pw_tool_transact(b->runner, &call, &bench_place, &handle, PAWL_SQLITE, &arena,
-                                      &end), PW_OK);
+    assert_int_equal(
+        pw_tool_transact(b->runner, &call, &bench_place, &handle, PAWL_SQLITE, &arena, &end),
+        PW_OK);
     assert_text(end.json, "\"returned\"");
     pw_arena_free(&arena);
     return NULL;
@@ -402,7 +410,8 @@ static void test_every_failed_allocation_is_an_answer(void **state)
     pw_test_allocator memory;
     pw_test_allocator_init(&memory);
     bool failed = true;
-    for (uint64_t k = 1; failed; k++) { /* the bench waits for each: one thread at a time allocates */
+    for (uint64_t k = 1; failed;
+         k++) { /* the bench waits for each: one thread at a time allocates */
         bench b;
         bench_open(&b, &(pw_tool_host){.allocator = &memory.allocator});
         add(&b, give_surrogate, NULL);

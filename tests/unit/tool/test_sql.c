@@ -1,4 +1,5 @@
-/* SQL tools: binding, results, errors, limits; and what declarations of all kinds are refused for. */
+/* SQL tools: binding, results, errors, limits; and what declarations of all kinds are refused for.
+ */
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -18,11 +19,12 @@ static pw_tool_outcome transact(bench *b, sqlite3 *db, const char *sql_json, con
 {
     char text[4096];
     pw_format(text, sizeof text,
-              "{\"name\":\"x\",\"kind\":\"sql\",\"effects\":\"transactional\",\"sql\":%s}", sql_json);
+              "{\"name\":\"x\",\"kind\":\"sql\",\"effects\":\"transactional\",\"sql\":%s}",
+              sql_json);
     const pw_tool_call call = bench_call(bench_tool(b, text), arguments, 1);
     pw_tool_outcome end;
-    assert_int_equal(pw_tool_transact(b->runner, &call, &bench_place, db, PAWL_SQLITE, &b->arena,
-                                      &end), PW_OK);
+    assert_int_equal(
+        pw_tool_transact(b->runner, &call, &bench_place, db, PAWL_SQLITE, &b->arena, &end), PW_OK);
     return end;
 }
 
@@ -32,16 +34,19 @@ static void test_D2_statements_run_in_order_and_the_last_rows_are_the_result(voi
     bench b;
     bench_open(&b, NULL);
     sqlite3 *db = open_db(":memory:");
-    pw_tool_outcome end = transact(&b, db,
-                                   "[\"create table if not exists o (id integer primary key, item text); -- c\","
-                                   "\"insert into o (item) values (:item) returning id, item\"]",
-                                   "{\"item\":\"oak 'tray'\"}");
+    pw_tool_outcome end =
+        transact(&b, db,
+                 "[\"create table if not exists o (id integer primary key, item text); -- c\","
+                 "\"insert into o (item) values (:item) returning id, item\"]",
+                 "{\"item\":\"oak 'tray'\"}");
     assert_text(end.json, "{\"rows\":[{\"id\":1,\"item\":\"oak 'tray'\"}]}");
-    end = transact(&b, db, "\"insert into o (item) values (:item); insert into o (item) select item from o;\"",
-                   "{}");
+    end = transact(
+        &b, db, "\"insert into o (item) values (:item); insert into o (item) select item from o;\"",
+        "{}");
     assert_text(end.json, "{\"changes\":3}");
-    end = transact(&b, db, "\"select count(*) n, max(item) n from o; update o set item = 'z' where id = 1\"",
-                   "{}");
+    end = transact(
+        &b, db, "\"select count(*) n, max(item) n from o; update o set item = 'z' where id = 1\"",
+        "{}");
     assert_text(end.json, "{\"rows\":[{\"n\":4,\"n_2\":\"oak 'tray'\"}]}");
     assert_text(transact(&b, db, "\"select id from o where id > 99\"", "{}").json, "{\"rows\":[]}");
     assert_text(transact(&b, db, "\"create table t2 (a)\"", "{}").json, "{\"changes\":0}");
@@ -67,7 +72,9 @@ static void test_C8_values_go_in_and_out_exactly(void **state)
         {"0.30000000000000004", "real", "0.30000000000000004"},
         {"-0.0", "real", "-0.0"},
         {"1e999", "real", "\"Infinity\""},
-        {"\"a\\u0000b\\\"\"", "text", "\"a\xEF\xBF\xBD" "b\\\"\""},
+        {"\"a\\u0000b\\\"\"", "text",
+         "\"a\xEF\xBF\xBD"
+         "b\\\"\""},
         {"[1, {\"a\": 2.50}]", "text", "\"[1, {\\\"a\\\": 2.50}]\""},
     };
     bench b;
@@ -80,11 +87,14 @@ static void test_C8_values_go_in_and_out_exactly(void **state)
                   rows[i].result);
         assert_text(transact(&b, db, "\"select typeof(:v) t, :v v\"", arguments).json, expected);
     }
-    assert_text(transact(&b, db, "\"select x'00ff10' b, x'' e, x'0102' two, cast(x'61ff' as text) t\"",
-                         "{}").json,
+    assert_text(transact(&b, db,
+                         "\"select x'00ff10' b, x'' e, x'0102' two, cast(x'61ff' as text) t\"",
+                         "{}")
+                    .json,
                 "{\"rows\":[{\"b\":{\"base64\":\"AP8Q\"},\"e\":{\"base64\":\"\"},"
                 "\"two\":{\"base64\":\"AQI=\"},\"t\":\"a\xEF\xBF\xBD\"}]}");
-    assert_text(transact(&b, db, "\"select :gone is null g\"", "{}").json, "{\"rows\":[{\"g\":1}]}");
+    assert_text(transact(&b, db, "\"select :gone is null g\"", "{}").json,
+                "{\"rows\":[{\"g\":1}]}");
     sqlite3_close(db);
     bench_close(&b);
 }
@@ -107,7 +117,8 @@ static void test_F1_sql_error_is_what_the_model_reads(void **state)
     sqlite3_close(db);
     const pw_tool_call call = bench_call(
         bench_tool(&b, "{\"name\":\"x\",\"kind\":\"sql\",\"sql\":\"select 1\"}"), "{}", 1);
-    assert_int_equal(pw_tool_transact(b.runner, &call, &bench_place, NULL, 0, &b.arena, &end), PW_OK);
+    assert_int_equal(pw_tool_transact(b.runner, &call, &bench_place, NULL, 0, &b.arena, &end),
+                     PW_OK);
     assert_int_equal(end.kind, PW_TOOL_FATAL); /* a store without transactions */
     bench_close(&b);
 }
@@ -125,8 +136,8 @@ static void test_rows_are_capped_and_say_so(void **state)
     end = transact(&b, db, count, "{\"l\":1001}");
     assert_true(pw_str_ends(
         end.json, PW_STR("{\"n\":1000}],\"truncated\":\"only the first 1000 rows are here\"}")));
-    end = transact(&b, db, "\"select 1 a union all select 2 union all select hex(zeroblob(4000000))\"",
-                   "{}");
+    end = transact(
+        &b, db, "\"select 1 a union all select 2 union all select hex(zeroblob(4000000))\"", "{}");
     assert_text(end.json, "{\"rows\":[{\"a\":1},{\"a\":2}],"
                           "\"truncated\":\"only the first 2 rows are here\"}");
     sqlite3_close(db);
@@ -142,8 +153,11 @@ static void open_file(bench *b)
     pw_format(path, sizeof path, "/tmp/pawl-test-sql-%d", (int)getpid());
     unlink(path);
     sqlite3 *db = open_db(path);
-    assert_int_equal(sqlite3_exec(db, "pragma journal_mode = wal; create table o (n);"
-                                      "insert into o values (1), (2)", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "pragma journal_mode = wal; create table o (n);"
+                                  "insert into o values (1), (2)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
     sqlite3_close(db);
     bench_open(b, &(pw_tool_host){.store_path = pw_str_from(path)});
 }
@@ -220,8 +234,9 @@ static void test_every_failed_allocation_is_an_answer(void **state)
     bench b;
     bench_open(&b, NULL);
     sqlite3 *db = open_db(":memory:");
-    const pw_tool_declaration *tool = bench_tool(
-        &b, "{\"name\":\"x\",\"kind\":\"sql\",\"sql\":[\"select :a a, 0.5 r, cast(x'ff' as text) t\"]}");
+    const pw_tool_declaration *tool =
+        bench_tool(&b, "{\"name\":\"x\",\"kind\":\"sql\",\"sql\":[\"select :a a, 0.5 r, cast(x'ff' "
+                       "as text) t\"]}");
     const pw_tool_call call = bench_call(tool, "{\"a\":1.5}", 1);
     bool failed = true;
     for (uint64_t k = 1; failed; k++) {
@@ -252,36 +267,52 @@ static void test_wrong_declarations_name_the_field(void **state)
         const char *rest, *message; /* NULL: right */
     } rows[] = {
         {"\"kind\":\"native\"", NULL},
-        {"\"kind\":\"native\",\"description\":\"d\",\"result_limit\":100,\"limit_ms\":5,\"input\":{}", NULL},
+        {"\"kind\":\"native\",\"description\":\"d\",\"result_limit\":100,\"limit_ms\":5,\"input\":{"
+         "}",
+         NULL},
         {"\"kind\":\"native\",\"run\":[\"x\"]", "run: not a key of a tool of kind native"},
         {"\"kind\":\"command\",\"run\":[\"./x\",\"\"],\"env\":[\"A_1\"]", NULL},
         {"\"kind\":\"command\"", "run: expected a list of strings: the program and its arguments"},
-        {"\"kind\":\"command\",\"run\":\"./x\"", "run: expected a list of strings: the program and its arguments"},
-        {"\"kind\":\"command\",\"run\":[]", "run: expected a list of strings: the program and its arguments"},
+        {"\"kind\":\"command\",\"run\":\"./x\"",
+         "run: expected a list of strings: the program and its arguments"},
+        {"\"kind\":\"command\",\"run\":[]",
+         "run: expected a list of strings: the program and its arguments"},
         {"\"kind\":\"command\",\"run\":[\"\"]", "run: expected a program first, found \"\""},
         {"\"kind\":\"command\",\"run\":[\"a\",5]", "run: expected strings without NUL, found 5"},
-        {"\"kind\":\"command\",\"run\":[\"a\\u0000\"]", "run: expected strings without NUL, found \"a\\u0000\""},
-        {"\"kind\":\"command\",\"run\":[\"a\"],\"env\":[\"1A\"]", "env: expected a variable's name, found \"1A\""},
-        {"\"kind\":\"command\",\"run\":[\"a\"],\"env\":[\"A=b\"]", "env: expected a variable's name, found \"A=b\""},
-        {"\"kind\":\"command\",\"run\":[\"a\"],\"env\":[\"PAWL_TURN\"]", "env: PAWL_TURN is always set, by the engine"},
-        {"\"kind\":\"command\",\"run\":[\"a\"],\"shell\":true", "shell: not a key of a tool of kind command"},
+        {"\"kind\":\"command\",\"run\":[\"a\\u0000\"]",
+         "run: expected strings without NUL, found \"a\\u0000\""},
+        {"\"kind\":\"command\",\"run\":[\"a\"],\"env\":[\"1A\"]",
+         "env: expected a variable's name, found \"1A\""},
+        {"\"kind\":\"command\",\"run\":[\"a\"],\"env\":[\"A=b\"]",
+         "env: expected a variable's name, found \"A=b\""},
+        {"\"kind\":\"command\",\"run\":[\"a\"],\"env\":[\"PAWL_TURN\"]",
+         "env: PAWL_TURN is always set, by the engine"},
+        {"\"kind\":\"command\",\"run\":[\"a\"],\"shell\":true",
+         "shell: not a key of a tool of kind command"},
         {"\"kind\":\"command\",\"run\":[\"a\"],\"effects\":\"transactional\"",
-         "effects: expected none, idempotent or once for a tool of kind command, found transactional"},
+         "effects: expected none, idempotent or once for a tool of kind command, found "
+         "transactional"},
         {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\"select 1\"", NULL},
-        {"\"kind\":\"sql\",\"effects\":\"transactional\",\"sql\":[\"select ':x', [a:b], \\\"c:d\\\", 1 -- :no\\n"
-         " /* ? */ + :item, `e?`\"],\"input\":{\"properties\":{\"item\":{}}}", NULL},
+        {"\"kind\":\"sql\",\"effects\":\"transactional\",\"sql\":[\"select ':x', [a:b], "
+         "\\\"c:d\\\", 1 -- :no\\n"
+         " /* ? */ + :item, `e?`\"],\"input\":{\"properties\":{\"item\":{}}}",
+         NULL},
         {"\"kind\":\"sql\",\"sql\":\"select 1\"",
          "effects: expected transactional or none for a tool of kind sql, found once"},
         {"\"kind\":\"sql\",\"effects\":\"idempotent\",\"sql\":\"select 1\"",
          "effects: expected transactional or none for a tool of kind sql, found idempotent"},
-        {"\"kind\":\"sql\",\"effects\":\"none\"", "sql: expected a statement or a list of statements"},
-        {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\" \"", "sql: expected a statement or a list of statements"},
-        {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":[]", "sql: expected at least one statement"},
+        {"\"kind\":\"sql\",\"effects\":\"none\"",
+         "sql: expected a statement or a list of statements"},
+        {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\" \"",
+         "sql: expected a statement or a list of statements"},
+        {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":[]",
+         "sql: expected at least one statement"},
         {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\"select ?1\"",
          "sql: expected parameters by name, like :item, found ?1"},
         {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\"select @a\"",
          "sql: expected parameters by name, like :item, found @a"},
-        {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\"select :itme\",\"input\":{\"properties\":{\"item\":{}}}",
+        {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\"select "
+         ":itme\",\"input\":{\"properties\":{\"item\":{}}}",
          "sql: :itme is not a property of `input`"},
         {"\"kind\":\"http\"", "kind: tools of kind http are not supported in this version"},
         {"\"kind\":\"shell\"", "kind: expected native, sql or command, found \"shell\""},
