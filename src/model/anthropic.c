@@ -1,4 +1,5 @@
-/* Anthropic Messages as a provider: its options, and its place in the table. The work is in the files beside. */
+/* Anthropic Messages as a provider: its options, and its place in the table. The work is in the
+ * files beside. */
 #include "model/anthropic_inner.h"
 
 #include "model/options.h"
@@ -48,11 +49,12 @@ static pw_status check_thinking(const pw_json *thinking, int64_t max_tokens, pw_
     }
     int64_t tokens = 0;
     if (pw_str_is(type->text, "enabled") &&
-        (!pw_json_i64(pw_json_get(thinking, "budget_tokens"), &tokens) ||
-         tokens < THINKING_LEAST || tokens >= max_tokens)) {
-        return PW_FAIL(error, PW_INVALID,
-                       "model.thinking.budget_tokens: expected %d up to less than max_tokens (%lld)",
-                       THINKING_LEAST, (long long)max_tokens);
+        (!pw_json_i64(pw_json_get(thinking, "budget_tokens"), &tokens) || tokens < THINKING_LEAST ||
+         tokens >= max_tokens)) {
+        return PW_FAIL(
+            error, PW_INVALID,
+            "model.thinking.budget_tokens: expected %d up to less than max_tokens (%lld)",
+            THINKING_LEAST, (long long)max_tokens);
     }
     return PW_OK;
 }
@@ -66,8 +68,7 @@ static pw_status check(const pw_json *model, pw_arena *scratch, pw_error *error)
     }
     const pw_json *temperature = pw_json_get(model, "temperature");
     int64_t micros = 0;
-    if (temperature &&
-        (!pw_json_micros(temperature, &micros) || micros < 0 || micros > 1000000)) {
+    if (temperature && (!pw_json_micros(temperature, &micros) || micros < 0 || micros > 1000000)) {
         return PW_FAIL(error, PW_INVALID, "model.temperature: expected a number from 0 to 1");
     }
     const pw_json *url = pw_json_get(model, "base_url");

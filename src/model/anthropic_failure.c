@@ -1,9 +1,9 @@
 /*
- * Classes of failed calls (F5, PROVIDERS.md 8), decided once, from the HTTP status, the error's type and code, and a
- * short table of phrases where the protocol gives nothing else (F8).
+ * Classes of failed calls (F5, PROVIDERS.md 8), decided once, from the HTTP status, the error's
+ * type and code, and a short table of phrases where the protocol gives nothing else (F8).
  *
- * What a person reads is the provider's message field only: cut at 2,000 characters, with the key, and anything that
- * looks like one, blotted out (N3).
+ * What a person reads is the provider's message field only: cut at 2,000 characters, with the key,
+ * and anything that looks like one, blotted out (N3).
  */
 #include "model/anthropic_inner.h"
 
@@ -16,12 +16,13 @@
 #define KEY_LEAST 6
 #define WAIT_MOST_MS (INT64_C(366) * 24 * 3600 * 1000)
 
-/* --- Text that is safe to keep -------------------------------------------------------------------- */
+/* --- Text that is safe to keep
+ * -------------------------------------------------------------------- */
 
 static bool is_key_byte(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
 }
 
 static char lower(char c)
@@ -92,7 +93,8 @@ static pw_str safe_text(pw_str text, pw_str key, pw_arena *arena)
 /* A provider's own word, when it is short and plain enough to be a code. */
 static bool is_code(pw_str word, pw_str key)
 {
-    if (word.len == 0 || word.len > 64 || (key.len >= KEY_LEAST && pw_str_find(word, key) != SIZE_MAX)) {
+    if (word.len == 0 || word.len > 64 ||
+        (key.len >= KEY_LEAST && pw_str_find(word, key) != SIZE_MAX)) {
         return false;
     }
     for (size_t i = 0; i < word.len; i++) {
@@ -129,7 +131,8 @@ static bool says_any(pw_str text, const char *const *phrases)
     return false;
 }
 
-/* --- Headers -------------------------------------------------------------------------------------- */
+/* --- Headers
+ * -------------------------------------------------------------------------------------- */
 
 static bool same_name(pw_str a, const char *b)
 {
@@ -157,8 +160,8 @@ static pw_str header(const pw_anthropic_fault *fault, const char *name)
 /* "12" or "12.5", times `unit` milliseconds. */
 static bool decimal_ms(pw_str text, int64_t unit, int64_t *ret)
 {
-    const char *dot = text.len > 0 ? memchr(text.ptr, '.', text.len) : NULL;
-    const size_t whole = dot ? (size_t)(dot - text.ptr) : text.len;
+    const size_t dot = pw_str_find(text, PW_STR("."));
+    const size_t whole = dot != SIZE_MAX ? dot : text.len;
     uint64_t number = 0;
     if (!pw_str_u64(pw_str_slice(text, 0, whole), &number)) {
         return false;
@@ -216,12 +219,13 @@ static int64_t until_of(const pw_anthropic_fault *fault, int64_t now_ms)
     return at - now_ms > WAIT_MOST_MS ? now_ms + WAIT_MOST_MS : at;
 }
 
-/* --- The table ------------------------------------------------------------------------------------ */
+/* --- The table
+ * ------------------------------------------------------------------------------------ */
 
 static const char *const context_phrases[] = {
-    "prompt is too long",     "context_length_exceeded", "maximum context length",
-    "exceed_context_size",    "too many tokens",         "input is too long",
-    "exceed context limit",   "context window",          NULL};
+    "prompt is too long",   "context_length_exceeded", "maximum context length",
+    "exceed_context_size",  "too many tokens",         "input is too long",
+    "exceed context limit", "context window",          NULL};
 
 static const char *const money_codes[] = {"insufficient_quota",
                                           "credit_balance_exhausted",
@@ -237,7 +241,8 @@ static bool is_context(const pw_anthropic_fault *fault)
     if (fault->status != 400 && fault->status != 413 && fault->status != 422) {
         return false;
     }
-    const bool counted = says(fault->message, "input token count") && says(fault->message, "exceeds");
+    const bool counted =
+        says(fault->message, "input token count") && says(fault->message, "exceeds");
     return counted || says_any(fault->message, context_phrases) ||
            says_any(fault->type, context_phrases) || says_any(fault->code, context_phrases);
 }
@@ -276,7 +281,8 @@ static pw_failure_class class_by_status(const pw_anthropic_fault *fault, int64_t
     const int status = fault->status;
     /* x-should-retry wins over the table in both directions. */
     const pw_str advice = header(fault, "x-should-retry");
-    const bool retry = pw_str_is(advice, "true") || (is_passing(status) && !pw_str_is(advice, "false"));
+    const bool retry =
+        pw_str_is(advice, "true") || (is_passing(status) && !pw_str_is(advice, "false"));
     if (retry) {
         const bool timed = status == 429 || status == 503 || status == 529;
         return timed && until_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY;
@@ -305,7 +311,8 @@ static pw_str message_of(const pw_endpoint *endpoint, const pw_anthropic_fault *
     char made[64];
     pw_str text = PW_STR_NONE;
     pw_format(made, sizeof made, "the provider answered %d without a message", fault->status);
-    return pw_arena_dup(arena, pw_str_from(made), &text) == PW_OK ? text : PW_STR("(out of memory)");
+    return pw_arena_dup(arena, pw_str_from(made), &text) == PW_OK ? text
+                                                                  : PW_STR("(out of memory)");
 }
 
 pw_failure pw_anthropic_class(const pw_endpoint *endpoint, const pw_anthropic_fault *fault,
@@ -327,14 +334,15 @@ pw_failure pw_anthropic_class(const pw_endpoint *endpoint, const pw_anthropic_fa
     } else {
         const int64_t until_ms = until_of(fault, endpoint->now_ms);
         failure.failure_class = class_by_status(fault, until_ms);
-        const bool later = failure.failure_class == PW_FAILURE_WAIT ||
-                           failure.failure_class == PW_FAILURE_RETRY;
+        const bool later =
+            failure.failure_class == PW_FAILURE_WAIT || failure.failure_class == PW_FAILURE_RETRY;
         failure.until_ms = later ? until_ms : 0; /* of RETRY: a hint, not before */
     }
     return failure;
 }
 
-/* --- Reading what was said ------------------------------------------------------------------------ */
+/* --- Reading what was said
+ * ------------------------------------------------------------------------ */
 
 int pw_anthropic_status_of(pw_str type)
 {

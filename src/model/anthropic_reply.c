@@ -1,12 +1,13 @@
 /*
- * What an Anthropic answer means, once it is whole: blocks to neutral parts, the raw blocks that must go back as they
- * came, and the stop (PROVIDERS.md 3.4 to 3.6).
+ * What an Anthropic answer means, once it is whole: blocks to neutral parts, the raw blocks that
+ * must go back as they came, and the stop (PROVIDERS.md 3.4 to 3.6).
  */
 #include "model/anthropic_inner.h"
 
 #include "base/utf8.h"
 
-/* --- Writing blocks ------------------------------------------------------------------------------- */
+/* --- Writing blocks
+ * ------------------------------------------------------------------------------- */
 
 pw_status pw_anthropic_block_write(pw_buffer *out, const pw_json *block, const pw_member *members,
                                    size_t count)
@@ -82,7 +83,8 @@ static pw_status clean_text(pw_arena *arena, pw_str text, pw_str *ret)
     return PW_OK;
 }
 
-/* --- One kind of block each ----------------------------------------------------------------------- */
+/* --- One kind of block each
+ * ----------------------------------------------------------------------- */
 
 static pw_status text_part(pw_arena *arena, const pw_anthropic_block *block, const pw_json *start,
                            pw_part *ret)
@@ -170,8 +172,8 @@ static pw_status tool_part(pw_model_stream *s, const pw_anthropic_block *block,
     return clean_text(&s->kept, arguments, &ret->arguments);
 }
 
-static pw_status server_part(pw_arena *arena, const pw_anthropic_block *block,
-                             const pw_json *start, pw_part *ret)
+static pw_status server_part(pw_arena *arena, const pw_anthropic_block *block, const pw_json *start,
+                             pw_part *ret)
 {
     const pw_str input = pw_str_trim(pw_buffer_str(&block->text));
     ret->kind = PW_PART_SERVER_TOOL;
@@ -220,7 +222,8 @@ static pw_status make_part(pw_model_stream *s, size_t index, pw_part *ret)
     return other_part(&s->kept, block, start, ret);
 }
 
-/* --- The stop ------------------------------------------------------------------------------------- */
+/* --- The stop
+ * ------------------------------------------------------------------------------------- */
 
 static pw_stop stop_of(const pw_model_stream *s, bool asks)
 {

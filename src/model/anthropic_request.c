@@ -1,24 +1,26 @@
 /*
  * Renders a request to Anthropic: POST /v1/messages.
  *
- * The body is prefix + conversation + suffix. The prefix (model, options, system, tools) is a function of the pinned
- * definition alone; the conversation is a function of the messages alone and each message is rendered once, so the
- * bytes of step k are the beginning of step k + 1's (C10). `messages` is the last member for that reason. The moving
- * cache marker is the top-level cache_control, which changes no byte of the conversation; the system text and the
- * last tool carry the other two markers (at most four are allowed).
+ * The body is prefix + conversation + suffix. The prefix (model, options, system, tools) is a
+ * function of the pinned definition alone; the conversation is a function of the messages alone and
+ * each message is rendered once, so the bytes of step k are the beginning of step k + 1's (C10).
+ * `messages` is the last member for that reason. The moving cache marker is the top-level
+ * cache_control, which changes no byte of the conversation; the system text and the last tool carry
+ * the other two markers (at most four are allowed).
  *
- * Header and version: `x-api-key` with 2023-06-01. The newer 2026-10-21 (with a bearer token) refuses temperature
- * even at its default, which is an option here, and gives this codec nothing it uses; the older version still works
- * and is the one that gateways know. OAuth tokens (sk-ant-oat…) must be bearer tokens and are sent so.
+ * Header and version: `x-api-key` with 2023-06-01. The newer 2026-10-21 (with a bearer token)
+ * refuses temperature even at its default, which is an option here, and gives this codec nothing it
+ * uses; the older version still works and is the one that gateways know. OAuth tokens (sk-ant-oat…)
+ * must be bearer tokens and are sent so.
  *
- * Ids: a call goes out as a fixed function of its assistant message's number and the engine's id, equal for call and
- * result and unique in the conversation whatever ids the provider gave (D10).
+ * Ids: a call goes out as a fixed function of its assistant message's number and the engine's id,
+ * equal for call and result and unique in the conversation whatever ids the provider gave (D10).
  *
- * What is left out, and why, is PROVIDERS.md 10: blank text, unsigned thinking, blocks bound to another model family,
- * server tool uses that nothing will answer any more, results of those. A user's message is never left out: one
- * without content says "(empty message)". A server tool use that may still be answered keeps its message and all
- * after it out of the cache of rendered messages: its bytes are the same when the answer comes, and it goes when
- * the person speaks first.
+ * What is left out, and why, is PROVIDERS.md 10: blank text, unsigned thinking, blocks bound to
+ * another model family, server tool uses that nothing will answer any more, results of those. A
+ * user's message is never left out: one without content says "(empty message)". A server tool use
+ * that may still be answered keeps its message and all after it out of the cache of rendered
+ * messages: its bytes are the same when the answer comes, and it goes when the person speaks first.
  */
 #include "model/anthropic_inner.h"
 
@@ -37,10 +39,12 @@ typedef struct renderer {
     pw_render *render;
     pw_arena *arena;
     pw_str family;
-    size_t open_from; /* index of the first message with a server tool use that waits for its answer */
+    size_t
+        open_from; /* index of the first message with a server tool use that waits for its answer */
 } renderer;
 
-/* --- Model families -------------------------------------------------------------------------------- */
+/* --- Model families
+ * -------------------------------------------------------------------------------- */
 
 static bool all_digits(pw_str s)
 {
@@ -85,8 +89,8 @@ pw_str pw_anthropic_family(pw_str model)
         }
         const pw_str tail = pw_str_slice(model, dash + 1, model.len);
         const bool date = tail.len == 8 && all_digits(tail);
-        const bool version = tail.len >= 2 && tail.ptr[0] == 'v' &&
-                             all_digits(pw_str_slice(tail, 1, tail.len));
+        const bool version =
+            tail.len >= 2 && tail.ptr[0] == 'v' && all_digits(pw_str_slice(tail, 1, tail.len));
         if (!date && !version && !pw_str_is(tail, "latest") && !pw_str_is(tail, "0")) {
             return model;
         }
@@ -100,7 +104,8 @@ static bool same_family(const renderer *r, const pw_message *message)
            pw_str_equal(pw_anthropic_family(message->model), r->family);
 }
 
-/* --- Ids that go out ------------------------------------------------------------------------------- */
+/* --- Ids that go out
+ * ------------------------------------------------------------------------------- */
 
 typedef struct tool_id {
     char text[TOOL_ID_MAX + 1];
@@ -108,8 +113,8 @@ typedef struct tool_id {
 
 static bool is_id_byte(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
 }
 
 /*
@@ -124,8 +129,8 @@ static tool_id tool_id_of(int64_t n, pw_str call)
         plain = plain && is_id_byte(call.ptr[i]);
     }
     const pw_str rest = call.len > 1 ? pw_str_slice(call, 1, call.len) : PW_STR_NONE;
-    if (plain && pw_format(id.text, sizeof id.text, "c%lld_%.*s", (long long)n,
-                           PW_STR_ARG(call)) <= TOOL_ID_MAX) {
+    if (plain && pw_format(id.text, sizeof id.text, "c%lld_%.*s", (long long)n, PW_STR_ARG(call)) <=
+                     TOOL_ID_MAX) {
         return id;
     }
     if (call.len > 1 && call.ptr[0] == '.' && all_digits(rest) &&
@@ -145,7 +150,8 @@ static tool_id tool_id_of(int64_t n, pw_str call)
     return id;
 }
 
-/* --- Small writers --------------------------------------------------------------------------------- */
+/* --- Small writers
+ * --------------------------------------------------------------------------------- */
 
 /* Nothing in it that a provider counts as text: white space of Unicode and separators of ASCII. */
 static bool is_blank(pw_str text)
@@ -201,7 +207,8 @@ static void put_raw(pw_json_writer *w, pw_str raw)
     }
 }
 
-/* --- Server tools: which uses and results stand together -------------------------------------------- */
+/* --- Server tools: which uses and results stand together
+ * -------------------------------------------- */
 
 typedef struct id_list {
     pw_str *ids;
@@ -299,7 +306,8 @@ static pw_status look_at_servers(renderer *r, size_t index, server_view *ret)
     return collect(r, index, to, true, &ret->results);
 }
 
-static pw_status put_server_block(renderer *r, pw_json_writer *w, pw_str raw, const server_view *view)
+static pw_status put_server_block(renderer *r, pw_json_writer *w, pw_str raw,
+                                  const server_view *view)
 {
     bool result = false;
     pw_str id = PW_STR_NONE;
@@ -328,7 +336,8 @@ static pw_status weigh_servers(renderer *r, const pw_message *message, server_vi
     return PW_OK;
 }
 
-/* --- Messages -------------------------------------------------------------------------------------- */
+/* --- Messages
+ * -------------------------------------------------------------------------------------- */
 
 static pw_status put_call(renderer *r, pw_json_writer *w, const pw_message *message,
                           const pw_part *part, bool keep_raw)
@@ -474,8 +483,7 @@ static pw_status put_result(renderer *r, pw_json_writer *w, int64_t n, const pw_
     pw_str content = message->result;
     if (content.len > 0 && content.ptr[0] == '"') { /* a string is read as its text */
         const pw_json *string = NULL;
-        const pw_status status =
-            pw_json_parse(r->arena, content, PW_JSON_MEND_UTF8, &string, NULL);
+        const pw_status status = pw_json_parse(r->arena, content, PW_JSON_MEND_UTF8, &string, NULL);
         if (status == PW_NOMEM) {
             return status;
         }
@@ -509,7 +517,8 @@ static pw_status render_results(renderer *r, size_t from, size_t to)
     return end_message(&w);
 }
 
-/* --- The cache of rendered messages ----------------------------------------------------------------- */
+/* --- The cache of rendered messages
+ * ----------------------------------------------------------------- */
 
 static void forget(pw_render *render)
 {
@@ -608,7 +617,8 @@ static pw_status render_conversation(renderer *r)
     return status;
 }
 
-/* --- Prefix, headers --------------------------------------------------------------------------------- */
+/* --- Prefix, headers
+ * --------------------------------------------------------------------------------- */
 
 static void put_cache_marker(pw_json_writer *w)
 {
@@ -684,8 +694,9 @@ static pw_status render_prefix(renderer *r, pw_str *ret)
     pw_json_begin(&w, &out);
     pw_json_object(&w);
     PW_TRY(put_text(r, &w, "model", definition->model_name));
-    pw_json_put_i64(&w, "max_tokens", pw_json_i64_or(pw_json_get(definition->model, "max_tokens"),
-                                                     MAX_TOKENS_DEFAULT));
+    pw_json_put_i64(
+        &w, "max_tokens",
+        pw_json_i64_or(pw_json_get(definition->model, "max_tokens"), MAX_TOKENS_DEFAULT));
     if (!is_blank(definition->instructions)) {
         pw_json_key(&w, "system");
         pw_json_array(&w);

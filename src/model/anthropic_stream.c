@@ -1,10 +1,11 @@
 /*
- * Reads an Anthropic answer: bytes to events to blocks (PROVIDERS.md 3.5). What the blocks mean is said at the end,
- * in anthropic_reply.c.
+ * Reads an Anthropic answer: bytes to events to blocks (PROVIDERS.md 3.5). What the blocks mean is
+ * said at the end, in anthropic_reply.c.
  *
- * Blocks are keyed by `index`, the newest with that index first, so a gateway that starts every block at 0 still
- * assembles. The first failure in band is kept and everything after it is ignored, as is everything after
- * message_stop. Whether the body is a stream or one object is decided by its first byte.
+ * Blocks are keyed by `index`, the newest with that index first, so a gateway that starts every
+ * block at 0 still assembles. The first failure in band is kept and everything after it is ignored,
+ * as is everything after message_stop. Whether the body is a stream or one object is decided by its
+ * first byte.
  */
 #include "model/anthropic_inner.h"
 
@@ -13,7 +14,8 @@
 #define FIRST_BLOCK 1024
 #define MOST_TOKENS INT64_C(100000000000)
 
-/* --- Life ----------------------------------------------------------------------------------------- */
+/* --- Life
+ * ----------------------------------------------------------------------------------------- */
 
 pw_status pw_anthropic_stream_new(const pw_allocator *allocator, pw_model_stream **ret)
 {
@@ -48,7 +50,8 @@ void pw_anthropic_stream_free(pw_model_stream *s)
     s->allocator->resize(s->allocator->ctx, s, sizeof *s, 0);
 }
 
-/* --- Failures in band ----------------------------------------------------------------------------- */
+/* --- Failures in band
+ * ----------------------------------------------------------------------------- */
 
 pw_status pw_anthropic_fail(pw_model_stream *s, const pw_json *error)
 {
@@ -73,7 +76,8 @@ pw_status pw_anthropic_unreadable(pw_model_stream *s, const char *what)
     return PW_OK;
 }
 
-/* --- Blocks --------------------------------------------------------------------------------------- */
+/* --- Blocks
+ * --------------------------------------------------------------------------------------- */
 
 static pw_status keep_json(pw_model_stream *s, const pw_json *json, pw_str *ret)
 {
@@ -152,7 +156,8 @@ static pw_anthropic_block *find_block(const pw_model_stream *s, const pw_json *e
     return NULL;
 }
 
-/* --- Deltas for those who watch ------------------------------------------------------------------- */
+/* --- Deltas for those who watch
+ * ------------------------------------------------------------------- */
 
 static pw_status show(pw_model_stream *s, pw_str text, bool reasoning)
 {
@@ -245,7 +250,8 @@ static pw_status take_block_delta(pw_model_stream *s, const pw_json *event)
     return PW_OK; /* a type made after us */
 }
 
-/* --- Events --------------------------------------------------------------------------------------- */
+/* --- Events
+ * --------------------------------------------------------------------------------------- */
 
 /* A count as said, kept within what any answer can hold; null and nonsense leave what was there. */
 static void take_count(int64_t *count, const pw_json *holder, const char *name)
@@ -339,8 +345,7 @@ static pw_status take_block_start(pw_model_stream *s, const pw_json *event)
     PW_TRY(pw_anthropic_block_new(s, index, content, &block));
     s->progress = true;
     const bool shown = pw_str_is(block->type, "text") || pw_str_is(block->type, "thinking");
-    return shown ? show(s, pw_buffer_str(&block->text), pw_str_is(block->type, "thinking"))
-                 : PW_OK;
+    return shown ? show(s, pw_buffer_str(&block->text), pw_str_is(block->type, "thinking")) : PW_OK;
 }
 
 static pw_status take_event(pw_model_stream *s, pw_str type, const pw_json *event)
@@ -405,13 +410,15 @@ static pw_status on_event(void *ctx, const pw_sse_event *event)
     return take_event(s, type ? pw_json_text(type) : event->name, json);
 }
 
-/* --- Bytes ---------------------------------------------------------------------------------------- */
+/* --- Bytes
+ * ---------------------------------------------------------------------------------------- */
 
 static pw_str decide(pw_model_stream *s, pw_str bytes)
 {
     while (bytes.len > 0 && s->body == PW_BODY_UNDECIDED) {
         const uint8_t c = (uint8_t)bytes.ptr[0];
-        if (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == 0xEF || c == 0xBB || c == 0xBF) {
+        if (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == 0xEF || c == 0xBB ||
+            c == 0xBF) {
             bytes = pw_str_slice(bytes, 1, bytes.len); /* white space, or a byte-order mark */
         } else if (c == '{' || c == '[') {
             s->body = PW_BODY_OBJECT;

@@ -1,15 +1,17 @@
 /*
  * Carries model requests: libcurl's multi socket interface driven by a libuv loop (http.h).
  *
- * curl says which sockets to watch (on_socket) and when to be woken (on_timer_asked); libuv's polls and timer tell it
- * what happened; after each such telling the finished transfers are collected and ended. That is the only place, with
- * `soon`, where an easy handle is destroyed: never inside one of its own callbacks. `soon` is a timer of zero length
- * that runs on the loop's next turn what must not run where it was asked for: aborts, and the end of everything.
+ * curl says which sockets to watch (on_socket) and when to be woken (on_timer_asked); libuv's polls
+ * and timer tell it what happened; after each such telling the finished transfers are collected and
+ * ended. That is the only place, with `soon`, where an easy handle is destroyed: never inside one
+ * of its own callbacks. `soon` is a timer of zero length that runs on the loop's next turn what
+ * must not run where it was asked for: aborts, and the end of everything.
  *
- * Life of a transfer: start → (HEAD → BYTES*) → END | BROKEN. Whatever goes wrong inside a callback (a cap, no
- * memory, an abort) is marked on the transfer, and the mark words its end.
+ * Life of a transfer: start → (HEAD → BYTES*) → END | BROKEN. Whatever goes wrong inside a callback
+ * (a cap, no memory, an abort) is marked on the transfer, and the mark words its end.
  *
- * A thousand transfers at once are ordinary: buffers are small, and a body is read out of the caller's slices.
+ * A thousand transfers at once are ordinary: buffers are small, and a body is read out of the
+ * caller's slices.
  */
 #include "model/http.h"
 
@@ -78,7 +80,8 @@ static void release(const pw_http *http, void *ptr, size_t size)
     http->allocator->resize(http->allocator->ctx, ptr, size, 0);
 }
 
-/* --- Ends ------------------------------------------------------------------------------------------ */
+/* --- Ends
+ * ------------------------------------------------------------------------------------------ */
 
 static const char *code_of(const transfer *t, CURLcode result)
 {
@@ -182,7 +185,8 @@ static void collect_finished(pw_http *http)
     }
 }
 
-/* --- Sockets and timers: curl's questions, libuv's answers ------------------------------------------ */
+/* --- Sockets and timers: curl's questions, libuv's answers
+ * ------------------------------------------ */
 
 static void maybe_gone(pw_http *http)
 {
@@ -282,8 +286,8 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *ctx, void
     }
     w = w ? w : new_watch(http, socket);
     if (w) {
-        const int events = (what & CURL_POLL_IN ? UV_READABLE : 0) |
-                           (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+        const int events =
+            (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
         (void)curl_multi_assign(http->multi, socket, w);
         if (uv_poll_start(&w->poll, events, on_readiness) == 0) {
             return 0;
@@ -346,7 +350,8 @@ static void on_soon(uv_timer_t *timer)
     }
 }
 
-/* --- One transfer's callbacks ------------------------------------------------------------------------ */
+/* --- One transfer's callbacks
+ * ------------------------------------------------------------------------ */
 
 static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
@@ -475,7 +480,8 @@ static size_t on_write(char *bytes, size_t size, size_t count, void *ctx)
     return length;
 }
 
-/* --- Starting ---------------------------------------------------------------------------------------- */
+/* --- Starting
+ * ---------------------------------------------------------------------------------------- */
 
 static bool put_header(transfer *t, pw_arena *scratch, pw_str name, pw_str value)
 {
@@ -519,7 +525,8 @@ static CURLcode set_body(transfer *t, const char *method)
 static CURLcode set_connection(transfer *t, const pw_http_limits *limits)
 {
     CURLcode result = CURLE_OK;
-    const int64_t connect_ms = limits && limits->connect_ms > 0 ? limits->connect_ms : CONNECT_MS_DEFAULT;
+    const int64_t connect_ms =
+        limits && limits->connect_ms > 0 ? limits->connect_ms : CONNECT_MS_DEFAULT;
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_FOLLOWLOCATION, 0L);
@@ -628,7 +635,8 @@ void pw_http_abort(pw_http *http, uint64_t call)
     }
 }
 
-/* --- Life ---------------------------------------------------------------------------------------------- */
+/* --- Life
+ * ---------------------------------------------------------------------------------------------- */
 
 pw_status pw_http_new(uv_loop_t *loop, const pw_allocator *allocator, pw_http_handler handler,
                       void *ctx, pw_http **ret, pw_error *error)

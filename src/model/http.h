@@ -1,11 +1,13 @@
 /*
- * Carries model requests: libcurl's multi interface on a libuv loop. Loop thread only. Nothing here knows a provider.
+ * Carries model requests: libcurl's multi interface on a libuv loop. Loop thread only. Nothing here
+ * knows a provider.
  *
- * HTTP/1.1, no redirects, no proxies, connections reused, no signals, TCP keep-alive, certificates checked. A transfer is never paused:
- * over the cap it is aborted.
+ * HTTP/1.1, no redirects, no proxies, connections reused, no signals, TCP keep-alive, certificates
+ * checked. A transfer is never paused: over the cap it is aborted.
  *
- * Codes of BROKEN: connect, dns, tls, reset (no status came), timeout (total_ms), cut_off (after the status), too_large (body_bytes, or 64 KiB
- * of headers), aborted, no_memory, url, transport (anything else).
+ * Codes of BROKEN: connect, dns, tls, reset (no status came), timeout (total_ms), cut_off (after
+ * the status), too_large (body_bytes, or 64 KiB of headers), aborted, no_memory, url, transport
+ * (anything else).
  */
 #ifndef PW_MODEL_HTTP_H
 #define PW_MODEL_HTTP_H
@@ -22,7 +24,12 @@ typedef struct pw_http_limits {
     size_t body_bytes;  /* cap on the answer, default 64 MiB */
 } pw_http_limits;
 
-typedef enum pw_http_event_kind { PW_HTTP_HEAD /* status and headers */, PW_HTTP_BYTES, PW_HTTP_END, PW_HTTP_BROKEN /* code: a transport failure's */ } pw_http_event_kind;
+typedef enum pw_http_event_kind {
+    PW_HTTP_HEAD /* status and headers */,
+    PW_HTTP_BYTES,
+    PW_HTTP_END,
+    PW_HTTP_BROKEN /* code: a transport failure's */
+} pw_http_event_kind;
 /* Everything an event points to lives only while the handler runs. */
 typedef struct pw_http_event {
     pw_http_event_kind kind;
@@ -32,15 +39,23 @@ typedef struct pw_http_event {
     size_t header_count;
     pw_str bytes;
     const char *code;
-    pw_str message;  /* without the URL's query and without any header */
+    pw_str message; /* without the URL's query and without any header */
 } pw_http_event;
-/* Called on the loop thread from inside the transfer; must not start or abort transfers itself: queue it. After END or BROKEN no more comes for that call. */
+/* Called on the loop thread from inside the transfer; must not start or abort transfers itself:
+ * queue it. After END or BROKEN no more comes for that call. */
 typedef void (*pw_http_handler)(void *ctx, const pw_http_event *);
 
-pw_status pw_http_new(uv_loop_t *, const pw_allocator *, pw_http_handler, void *ctx, pw_http **ret, pw_error *);
-/* Copies what it needs but not the body: the body's bytes must live until END or BROKEN. Key headers are never logged. */
-pw_status pw_http_start(pw_http *, uint64_t call, const pw_http_request *, const pw_http_limits *, pw_error *);
-void pw_http_abort(pw_http *, uint64_t call); /* ends with BROKEN "aborted" on the loop's next turn; no event of it comes before that. Unknown or ended: nothing */
-void pw_http_close(pw_http *, void (*closed)(void *ctx), void *ctx); /* aborts all, on the loop's next turn; memory is gone when `closed` is called. NULL is fine (nothing is called) */
+pw_status pw_http_new(uv_loop_t *, const pw_allocator *, pw_http_handler, void *ctx, pw_http **ret,
+                      pw_error *);
+/* Copies what it needs but not the body: the body's bytes must live until END or BROKEN. Key
+ * headers are never logged. */
+pw_status pw_http_start(pw_http *, uint64_t call, const pw_http_request *, const pw_http_limits *,
+                        pw_error *);
+void pw_http_abort(pw_http *,
+                   uint64_t call); /* ends with BROKEN "aborted" on the loop's next turn; no event
+                                      of it comes before that. Unknown or ended: nothing */
+void pw_http_close(pw_http *, void (*closed)(void *ctx),
+                   void *ctx); /* aborts all, on the loop's next turn; memory is gone when `closed`
+                                  is called. NULL is fine (nothing is called) */
 
 #endif

@@ -20,9 +20,9 @@ static bool duration_of(const pw_json *value, int64_t *ret)
 static pw_status check_value(const pw_json *value, const char *where, const pw_option *option,
                              pw_error *error)
 {
-    static const char *const expected[] = {"a string",       "a whole number", "true or false",
-                                           "an array",       "an object",      "a duration such as 300ms",
-                                           "another value"};
+    static const char *const expected[] = {
+        "a string",  "a whole number",           "true or false", "an array",
+        "an object", "a duration such as 300ms", "another value"};
     int64_t number = 0;
     bool fits = false;
     switch (option->type) {

@@ -1,6 +1,7 @@
 /*
- * Tables of options: what an object of a model's configuration may hold. One walk over the object finds unknown
- * members, wrong types, numbers out of range and missing members, and names the member at fault.
+ * Tables of options: what an object of a model's configuration may hold. One walk over the object
+ * finds unknown members, wrong types, numbers out of range and missing members, and names the
+ * member at fault.
  */
 #ifndef PW_MODEL_OPTIONS_H
 #define PW_MODEL_OPTIONS_H

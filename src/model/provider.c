@@ -1,4 +1,5 @@
-/* The table of providers, and the small things every provider shares: render caches, transport failures. */
+/* The table of providers, and the small things every provider shares: render caches, transport
+ * failures. */
 #include "model/model.h"
 
 #define RENDER_MAX_BYTES (256u << 20) /* a provider's own limit on a request is far below */
@@ -47,7 +48,8 @@ void pw_render_free(pw_render *render)
         allocator->resize(allocator->ctx, render->offsets, render->capacity * sizeof(size_t), 0);
     }
     if (render->key.ptr) {
-        allocator->resize(allocator->ctx, (void *)(uintptr_t)render->key.ptr, render->key.len + 1, 0);
+        allocator->resize(allocator->ctx, (void *)(uintptr_t)render->key.ptr, render->key.len + 1,
+                          0);
     }
     *render = (pw_render){.allocator = NULL};
 }

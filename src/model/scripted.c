@@ -1,8 +1,10 @@
 /*
- * The script player: a model that answers from rules in its own options, for tests, demonstrations and offline work.
+ * The script player: a model that answers from rules in its own options, for tests, demonstrations
+ * and offline work.
  *
- * The same request gives the same answer for ever: there is no clock (the time is an argument), no random number and
- * no state; "the n-th call" is counted in the transcript itself. docs/scripted.md describes the rules.
+ * The same request gives the same answer for ever: there is no clock (the time is an argument), no
+ * random number and no state; "the n-th call" is counted in the transcript itself. docs/scripted.md
+ * describes the rules.
  */
 #include "base/format.h"
 #include "base/utf8.h"
@@ -38,7 +40,8 @@ static bool name_index(pw_str name, const char *const *names, size_t count, size
     return false;
 }
 
-/* --- Checking a script at load ------------------------------------------------------------------ */
+/* --- Checking a script at load ------------------------------------------------------------------
+ */
 
 static const pw_option model_options[] = {
     {.name = "provider", .type = PW_OPTION_STRING, .required = true},
@@ -162,7 +165,8 @@ static pw_status scripted_check(const pw_json *model, pw_arena *scratch, pw_erro
     return PW_OK;
 }
 
-/* --- Finding the rule --------------------------------------------------------------------------- */
+/* --- Finding the rule ---------------------------------------------------------------------------
+ */
 
 static pw_status message_text(const pw_message *message, pw_arena *arena, pw_str *ret)
 {
@@ -199,7 +203,8 @@ static bool contains(pw_str text, pw_str what)
     return what.len == 0 || pw_str_find(text, what) != SIZE_MAX;
 }
 
-/* One of the results after the last assistant message is of this tool and, when asked, (no) error. */
+/* One of the results after the last assistant message is of this tool and, when asked, (no) error.
+ */
 static bool just_answered(const pw_model_request *request, const pw_json *tool,
                           const pw_json *is_error)
 {
@@ -216,8 +221,7 @@ static bool just_answered(const pw_model_request *request, const pw_json *tool,
     return false;
 }
 
-static pw_status turn_says(const pw_model_request *request, pw_str what, pw_arena *arena,
-                           bool *ret)
+static pw_status turn_says(const pw_model_request *request, pw_str what, pw_arena *arena, bool *ret)
 {
     *ret = false;
     for (size_t i = 0; i < request->count && !*ret; i++) {
@@ -255,18 +259,19 @@ static pw_status rule_matches(const pw_json *rule, const pw_model_request *reque
     const pw_json *tool = pw_json_get(when, "tool");
     const pw_json *is_error = pw_json_get(when, "is_error");
     const bool ends_in_tool = end && end->role == PW_ROLE_TOOL;
-    *ret = contains(last, pw_json_text(pw_json_get(when, "last"))) &&
-           (!role || pw_str_is(role->text, "tool") == ends_in_tool) &&
-           ((!tool && !is_error) || just_answered(request, tool, is_error)) &&
-           pw_json_i64_or(pw_json_get(when, "step"), step_number(request)) ==
-               step_number(request) &&
-           pw_json_i64_or(pw_json_get(when, "try"), request->tries) == request->tries &&
-           pw_json_i64_or(pw_json_get(when, "attempt"), request->attempt) == request->attempt;
+    *ret =
+        contains(last, pw_json_text(pw_json_get(when, "last"))) &&
+        (!role || pw_str_is(role->text, "tool") == ends_in_tool) &&
+        ((!tool && !is_error) || just_answered(request, tool, is_error)) &&
+        pw_json_i64_or(pw_json_get(when, "step"), step_number(request)) == step_number(request) &&
+        pw_json_i64_or(pw_json_get(when, "try"), request->tries) == request->tries &&
+        pw_json_i64_or(pw_json_get(when, "attempt"), request->attempt) == request->attempt;
     const pw_json *turn = pw_json_get(when, "turn");
     return *ret && turn ? turn_says(request, turn->text, arena, ret) : PW_OK;
 }
 
-/* --- Playing it ----------------------------------------------------------------------------------- */
+/* --- Playing it
+ * ----------------------------------------------------------------------------------- */
 
 typedef struct player {
     pw_arena *arena;
@@ -444,7 +449,7 @@ static pw_failure make_failure(const player *p, const pw_json *error)
     const pw_json *after = pw_json_get(error, "after");
     (void)name_index(pw_json_text(pw_json_get(error, "class")), failure_names, FAILURE_COUNT,
                      &class);
-    return (pw_failure){.failure_class = (pw_failure_class)class,
+    return (pw_failure){.failure_class = (pw_failure_class) class,
                         .code = code ? code->text : PW_STR("scripted"),
                         .message = message ? message->text : PW_STR("the script says so"),
                         .until_ms = after ? p->now_ms + pw_option_duration(after, 0) : 0,

@@ -1,9 +1,9 @@
 /*
  * The reader of server-sent events (sse.h).
  *
- * Lines are found on bytes; a line that lies whole in the input is read where it lies, only cut ones
- * are gathered in `line`. A CR ends a line at once, and a LF right after it is skipped, so a CRLF cut
- * between two pieces makes no empty line.
+ * Lines are found on bytes; a line that lies whole in the input is read where it lies, only cut
+ * ones are gathered in `line`. A CR ends a line at once, and a LF right after it is skipped, so a
+ * CRLF cut between two pieces makes no empty line.
  */
 #include "model/sse.h"
 
@@ -87,11 +87,13 @@ static pw_status take_line(pw_sse *sse, pw_str line, pw_sse_handler handler, voi
     if (line.len == 0) {
         return dispatch(sse, handler, ctx);
     }
-    const char *colon = memchr(line.ptr, ':', line.len);
-    if (!colon) {
+    size_t at = 0;
+    while (at < line.len && line.ptr[at] != ':') {
+        at++;
+    }
+    if (at == line.len) {
         return take_field(sse, line, PW_STR(""));
     }
-    const size_t at = (size_t)(colon - line.ptr);
     if (at == 0) {
         return PW_OK; /* a comment */
     }
@@ -122,13 +124,12 @@ static pw_status explain(pw_sse *sse, pw_status status, pw_error *error)
 /* Length of the first line in `bytes`, its end not counted; SIZE_MAX when it does not end here. */
 static size_t line_length(pw_str bytes)
 {
-    const char *lf = memchr(bytes.ptr, '\n', bytes.len);
-    const size_t until = lf ? (size_t)(lf - bytes.ptr) : bytes.len;
-    const char *cr = until > 0 ? memchr(bytes.ptr, '\r', until) : NULL;
-    if (cr) {
-        return (size_t)(cr - bytes.ptr);
+    for (size_t i = 0; i < bytes.len; i++) {
+        if (bytes.ptr[i] == '\n' || bytes.ptr[i] == '\r') {
+            return i;
+        }
     }
-    return lf ? until : SIZE_MAX;
+    return SIZE_MAX;
 }
 
 pw_status pw_sse_feed(pw_sse *sse, pw_str bytes, pw_sse_handler handler, void *ctx, pw_error *error)
@@ -182,7 +183,8 @@ pw_status pw_sse_end(pw_sse *sse, pw_sse_handler handler, void *ctx, pw_error *e
         }
     }
     const pw_str data = pw_buffer_str(&sse->data);
-    const bool whole = sse->has_data && (pw_json_valid(data) || pw_str_is(pw_str_trim(data), "[DONE]"));
+    const bool whole =
+        sse->has_data && (pw_json_valid(data) || pw_str_is(pw_str_trim(data), "[DONE]"));
     if (whole || (!sse->has_data && sse->unknown_name.len > 0)) {
         return explain(sse, dispatch(sse, handler, ctx), error);
     }

@@ -1,9 +1,11 @@
 /*
- * One reader of server-sent events for every provider (PROVIDERS.md 2; WHATWG HTML "Server-sent events").
+ * One reader of server-sent events for every provider (PROVIDERS.md 2; WHATWG HTML "Server-sent
+ * events").
  *
- * Bytes in any pieces → events. Lines end with LF, CRLF or CR; a BOM at the start is skipped; comments
- * only count as bytes; one space after the colon is dropped; several `data:` lines join with LF; dispatch on the empty line, and leniently at the
- * end of input when the pending data is whole JSON or `[DONE]`. A line over the maximum is PW_TOO_LARGE.
+ * Bytes in any pieces → events. Lines end with LF, CRLF or CR; a BOM at the start is skipped;
+ * comments only count as bytes; one space after the colon is dropped; several `data:` lines join
+ * with LF; dispatch on the empty line, and leniently at the end of input when the pending data is
+ * whole JSON or `[DONE]`. A line over the maximum is PW_TOO_LARGE.
  */
 #ifndef PW_MODEL_SSE_H
 #define PW_MODEL_SSE_H
@@ -13,13 +15,14 @@
 #define PW_SSE_MAX_EVENT (32u << 20)
 
 typedef struct pw_sse_event {
-    pw_str name;      /* `event:` field or empty */
-    pw_str data;      /* joined, trailing spaces kept */
-    pw_str unknown;   /* the last unknown field's value seen in this event (llama.cpp's `error:`) */
+    pw_str name;    /* `event:` field or empty */
+    pw_str data;    /* joined, trailing spaces kept */
+    pw_str unknown; /* the last unknown field's value seen in this event (llama.cpp's `error:`) */
     pw_str unknown_name;
 } pw_sse_event;
 
-typedef pw_status (*pw_sse_handler)(void *ctx, const pw_sse_event *); /* not PW_OK stops the feed with that status */
+typedef pw_status (*pw_sse_handler)(
+    void *ctx, const pw_sse_event *); /* not PW_OK stops the feed with that status */
 
 typedef struct pw_sse {
     pw_buffer line, data, name, unknown, unknown_name;

@@ -1,9 +1,12 @@
 /*
- * Fuzzes the Anthropic codec with the bytes of an answer. The first byte chooses how the rest is cut. The oracles:
+ * Fuzzes the Anthropic codec with the bytes of an answer. The first byte chooses how the rest is
+ * cut. The oracles:
  *   - cut or whole, the same reply or failure and the same text shown;
  *   - what was shown is what the parts say;
- *   - text is valid and without NUL, raw blocks are JSON, arguments that are not broken are an object;
- *   - a reply can be sent back, the request is JSON, and the next one begins with the same bytes (C10);
+ *   - text is valid and without NUL, raw blocks are JSON, arguments that are not broken are an
+ * object;
+ *   - a reply can be sent back, the request is JSON, and the next one begins with the same bytes
+ * (C10);
  *   - a failure's message never holds the key (N3).
  */
 #include "base/heap.h"
@@ -23,7 +26,8 @@ typedef struct reading {
     pw_buffer shown[2];
 } reading;
 
-static const pw_endpoint endpoint = {.base_url = PW_STR_INIT("http://127.0.0.1"), .key = PW_STR_INIT(KEY)};
+static const pw_endpoint endpoint = {.base_url = PW_STR_INIT("http://127.0.0.1"),
+                                     .key = PW_STR_INIT(KEY)};
 
 static void read_body(reading *r, pw_str input, size_t piece)
 {
@@ -37,7 +41,8 @@ static void read_body(reading *r, pw_str input, size_t piece)
         const pw_delta *deltas = NULL;
         size_t count = 0;
         bool progress = false;
-        r->status = p->feed(r->stream, pw_str_slice(input, at, end), &deltas, &count, &progress, NULL);
+        r->status =
+            p->feed(r->stream, pw_str_slice(input, at, end), &deltas, &count, &progress, NULL);
         for (size_t i = 0; r->status == PW_OK && i < count; i++) {
             CHECK(progress && deltas[i].bytes.len > 0 && pw_utf8_clean(deltas[i].bytes));
             CHECK(pw_buffer_add(&r->shown[deltas[i].reasoning], deltas[i].bytes) == PW_OK);
@@ -62,7 +67,8 @@ static void check_parts(const pw_reply *reply)
     pw_arena_init(&arena, &pw_heap, 0, 0);
     for (size_t i = 0; i < reply->part_count; i++) {
         const pw_part *part = &reply->parts[i];
-        CHECK(pw_utf8_clean(part->text) && pw_utf8_clean(part->name) && pw_utf8_clean(part->provider_id));
+        CHECK(pw_utf8_clean(part->text) && pw_utf8_clean(part->name) &&
+              pw_utf8_clean(part->provider_id));
         CHECK(pw_utf8_clean(part->arguments) && pw_utf8_valid(part->raw));
         CHECK(part->raw.len == 0 || pw_json_valid(part->raw));
         if (part->kind == PW_PART_TOOL_CALL && !part->broken) {
@@ -74,7 +80,8 @@ static void check_parts(const pw_reply *reply)
     pw_arena_free(&arena);
 }
 
-/* Sends the reply back: user, the reply, its results; then once more with a user's word after it. */
+/* Sends the reply back: user, the reply, its results; then once more with a user's word after it.
+ */
 static void check_echo(pw_reply *reply)
 {
     pw_arena arena;
@@ -86,8 +93,12 @@ static void check_echo(pw_reply *reply)
     CHECK(all && list && pw_json_parse(&arena, PW_STR("{}"), 0, &model, NULL) == PW_OK);
     size_t count = 0;
     all[count++] = (pw_message){.role = PW_ROLE_USER, .n = 1, .parts = &hello, .part_count = 1};
-    all[count++] = (pw_message){.role = PW_ROLE_ASSISTANT, .n = 2, .parts = reply->parts,
-                                .part_count = reply->part_count, .provider = reply->provider, .model = reply->model};
+    all[count++] = (pw_message){.role = PW_ROLE_ASSISTANT,
+                                .n = 2,
+                                .parts = reply->parts,
+                                .part_count = reply->part_count,
+                                .provider = reply->provider,
+                                .model = reply->model};
     for (size_t i = 0; i < reply->part_count; i++) {
         if (reply->parts[i].kind == PW_PART_TOOL_CALL) {
             char id[24];
@@ -95,12 +106,15 @@ static void check_echo(pw_reply *reply)
             pw_buffer_init_arena(&text, &arena, sizeof id);
             CHECK(pw_buffer_format(&text, ".%zu", i) == PW_OK);
             reply->parts[i].call = pw_buffer_str(&text);
-            all[count] = (pw_message){.role = PW_ROLE_TOOL, .n = (int64_t)count + 1, .call = reply->parts[i].call,
+            all[count] = (pw_message){.role = PW_ROLE_TOOL,
+                                      .n = (int64_t)count + 1,
+                                      .call = reply->parts[i].call,
                                       .result = PW_STR_INIT("{}")};
             count++;
         }
     }
-    all[count] = (pw_message){.role = PW_ROLE_USER, .n = (int64_t)count + 1, .parts = &hello, .part_count = 1};
+    all[count] = (pw_message){
+        .role = PW_ROLE_USER, .n = (int64_t)count + 1, .parts = &hello, .part_count = 1};
     for (size_t i = 0; i <= count; i++) {
         list[i] = &all[i];
     }
@@ -111,7 +125,8 @@ static void check_echo(pw_reply *reply)
     pw_render_init(&anew, &pw_heap);
     for (int round = 0; round < 2; round++) {
         pw_http_request http = {.method = PW_STR_NONE}, again = {.method = PW_STR_NONE};
-        CHECK(pw_provider_anthropic.request(&endpoint, &request, &render, &arena, &http, NULL) == PW_OK);
+        CHECK(pw_provider_anthropic.request(&endpoint, &request, &render, &arena, &http, NULL) ==
+              PW_OK);
         pw_buffer body;
         pw_buffer_init(&body, &pw_heap, SIZE_MAX / 4);
         for (size_t i = 0; i < 3; i++) {
@@ -120,7 +135,8 @@ static void check_echo(pw_reply *reply)
         CHECK(pw_json_valid(pw_buffer_str(&body)));
         pw_buffer_free(&body);
         request.same = 0;
-        CHECK(pw_provider_anthropic.request(&endpoint, &request, &anew, &arena, &again, NULL) == PW_OK);
+        CHECK(pw_provider_anthropic.request(&endpoint, &request, &anew, &arena, &again, NULL) ==
+              PW_OK);
         CHECK(pw_str_equal(http.body[1], again.body[1]));
         request.same = count;
         request.count = count + 1;

@@ -1,6 +1,6 @@
 /*
- * Fuzzes the SSE reader. The first byte chooses how the rest is cut into pieces; the oracle: the events of the pieces
- * are the events of the whole, and the whole is answered alike.
+ * Fuzzes the SSE reader. The first byte chooses how the rest is cut into pieces; the oracle: the
+ * events of the pieces are the events of the whole, and the whole is answered alike.
  */
 #include "base/heap.h"
 #include "model/sse.h"

@@ -116,7 +116,8 @@ pw_status run_stream(const pw_allocator *allocator, pw_str body, cutting how, pw
         const pw_delta *deltas = NULL;
         size_t count = 0;
         bool progress = false;
-        status = provider->feed(stream, (pw_str){piece, end - at}, &deltas, &count, &progress, NULL);
+        status =
+            provider->feed(stream, (pw_str){piece, end - at}, &deltas, &count, &progress, NULL);
         free(piece);
         for (size_t i = 0; status == PW_OK && i < count; i++) {
             pw_buffer_add(deltas[i].reasoning ? &thought : &shown, deltas[i].bytes);
@@ -257,8 +258,8 @@ char *conversation(fixture *f, size_t same)
     pw_http_request http = {.method = PW_STR_NONE};
     pw_error error = {.message = ""};
     f->request.same = same;
-    const pw_status status = pw_provider_anthropic.request(&endpoint, &f->request, &f->render,
-                                                           &f->arena, &http, &error);
+    const pw_status status =
+        pw_provider_anthropic.request(&endpoint, &f->request, &f->render, &f->arena, &http, &error);
     if (status != PW_OK) {
         fail_msg("%s", error.message);
     }

@@ -1,6 +1,6 @@
 /*
- * What the tests of models share: a stream run to its end in pieces of any size and told as one text, so that two
- * runs can be compared; messages built by hand; the recordings.
+ * What the tests of models share: a stream run to its end in pieces of any size and told as one
+ * text, so that two runs can be compared; messages built by hand; the recordings.
  */
 #ifndef PW_TEST_MODEL_SUPPORT_H
 #define PW_TEST_MODEL_SUPPORT_H
@@ -43,7 +43,8 @@ char *events(const char *first, ...);
 
 /* A file's bytes; the caller frees. False: not there. */
 bool read_file(const char *path, char **ret, size_t *ret_size);
-/* A file under the shared folder (PAWL_SHARED, or ../shared beside the repository). Skips the test when missing. */
+/* A file under the shared folder (PAWL_SHARED, or ../shared beside the repository). Skips the test
+ * when missing. */
 pw_str shared_file(const char *name);
 
 /* --- Requests by hand --- */
@@ -63,7 +64,8 @@ pw_message *add_message(fixture *, pw_role, size_t part_count);
 pw_message *say(fixture *, const char *user_text);
 pw_part *answer(fixture *, size_t part_count); /* an assistant message; its parts to be filled */
 pw_message *result(fixture *, const char *call, const char *json);
-/* Renders; the conversation's bytes as a new string the caller frees. `same`: messages equal to the last time. */
+/* Renders; the conversation's bytes as a new string the caller frees. `same`: messages equal to the
+ * last time. */
 char *conversation(fixture *, size_t same);
 pw_part text_part(const char *text);
 pw_part call_part(const char *call, const char *name, const char *arguments);

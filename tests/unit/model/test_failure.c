@@ -1,9 +1,11 @@
-/* Classes of failed calls: the table of PROVIDERS.md 8 row by row (F5), times, and what a person gets to read (N3). */
+/* Classes of failed calls: the table of PROVIDERS.md 8 row by row (F5), times, and what a person
+ * gets to read (N3). */
 #include "support.h"
 
 #include <string.h>
 
-#define ERROR(type, message) "{\"type\":\"error\",\"error\":{\"type\":\"" type "\",\"message\":\"" message "\"}}"
+#define ERROR(type, message)                                                                       \
+    "{\"type\":\"error\",\"error\":{\"type\":\"" type "\",\"message\":\"" message "\"}}"
 
 typedef struct row {
     int status;
@@ -22,7 +24,8 @@ static pw_failure fail_with(pw_arena *arena, const row *r, const char *key)
     for (size_t i = 0; i < 4 && r->headers[i]; i += 2) {
         headers[count++] = (pw_header){pw_str_from(r->headers[i]), pw_str_from(r->headers[i + 1])};
     }
-    return pw_provider_anthropic.failure(&endpoint, r->status, headers, count, pw_str_from(r->body), arena);
+    return pw_provider_anthropic.failure(&endpoint, r->status, headers, count, pw_str_from(r->body),
+                                         arena);
 }
 
 static void check_rows(const row *rows, size_t count)
@@ -32,9 +35,11 @@ static void check_rows(const row *rows, size_t count)
         pw_arena_init(&arena, &pw_heap, 0, 0);
         const pw_failure f = fail_with(&arena, &rows[i], "a-key-of-some-length");
         const int64_t until = rows[i].until_after_ms ? NOW_MS + rows[i].until_after_ms : 0;
-        if (f.failure_class != rows[i].class || !pw_str_is(f.code, rows[i].code) || f.until_ms != until) {
-            fail_msg("row %zu (%d %s): class %d code %.*s until %lld", i, rows[i].status, rows[i].body,
-                     (int)f.failure_class, PW_STR_ARG(f.code), (long long)(f.until_ms - NOW_MS));
+        if (f.failure_class != rows[i].class || !pw_str_is(f.code, rows[i].code) ||
+            f.until_ms != until) {
+            fail_msg("row %zu (%d %s): class %d code %.*s until %lld", i, rows[i].status,
+                     rows[i].body, (int)f.failure_class, PW_STR_ARG(f.code),
+                     (long long)(f.until_ms - NOW_MS));
         }
         assert_true(f.message.len > 0);
         assert_int_equal(f.usage.out, -1);
@@ -46,8 +51,18 @@ static void test_F5_statuses(void **state)
 {
     (void)state;
     const row rows[] = {
-        {400, {NULL}, ERROR("invalid_request_error", "no"), PW_FAILURE_FINAL, "invalid_request_error", 0},
-        {401, {NULL}, ERROR("authentication_error", "no"), PW_FAILURE_FINAL, "authentication_error", 0},
+        {400,
+         {NULL},
+         ERROR("invalid_request_error", "no"),
+         PW_FAILURE_FINAL,
+         "invalid_request_error",
+         0},
+        {401,
+         {NULL},
+         ERROR("authentication_error", "no"),
+         PW_FAILURE_FINAL,
+         "authentication_error",
+         0},
         {402, {NULL}, ERROR("billing_error", "no"), PW_FAILURE_FINAL, "billing_error", 0},
         {403, {NULL}, ERROR("permission_error", "no"), PW_FAILURE_FINAL, "permission_error", 0},
         {404, {NULL}, ERROR("not_found_error", "no"), PW_FAILURE_NEXT, "not_found_error", 0},
@@ -76,21 +91,51 @@ static void test_F5_wait_with_a_time(void **state)
         {429, {"retry-after", "12"}, "", PW_FAILURE_WAIT, "http_429", 12000},
         {429, {"Retry-After", " 1.5 "}, "", PW_FAILURE_WAIT, "http_429", 1500},
         {429, {"retry-after", "30", "retry-after-ms", "250"}, "", PW_FAILURE_WAIT, "http_429", 250},
-        {429, {"retry-after", "Mon, 30 Nov 2026 14:58:47 GMT"}, "", PW_FAILURE_WAIT, "http_429", 60000 - 123},
-        {429, {"retry-after", "Mon, 30 Nov 2026 14:50:00 GMT"}, "", PW_FAILURE_RETRY, "http_429", 0}, /* past */
+        {429,
+         {"retry-after", "Mon, 30 Nov 2026 14:58:47 GMT"},
+         "",
+         PW_FAILURE_WAIT,
+         "http_429",
+         60000 - 123},
+        {429,
+         {"retry-after", "Mon, 30 Nov 2026 14:50:00 GMT"},
+         "",
+         PW_FAILURE_RETRY,
+         "http_429",
+         0}, /* past */
         {429, {"retry-after", "0"}, "", PW_FAILURE_RETRY, "http_429", 0},
         {429, {"retry-after", "-5"}, "", PW_FAILURE_RETRY, "http_429", 0},
         {429, {"retry-after", "soon"}, "", PW_FAILURE_RETRY, "http_429", 0},
         {429, {"retry-after", ""}, "", PW_FAILURE_RETRY, "http_429", 0},
         {429, {"retry-after", "99999999999999999999"}, "", PW_FAILURE_RETRY, "http_429", 0},
-        {429, {"retry-after", "9999999999"}, "", PW_FAILURE_WAIT, "http_429", INT64_C(366) * 24 * 3600 * 1000},
+        {429,
+         {"retry-after", "9999999999"},
+         "",
+         PW_FAILURE_WAIT,
+         "http_429",
+         INT64_C(366) * 24 * 3600 * 1000},
         {503, {"retry-after", "2"}, "", PW_FAILURE_WAIT, "http_503", 2000},
-        {529, {"retry-after", "2"}, ERROR("overloaded_error", "x"), PW_FAILURE_WAIT, "overloaded_error", 2000},
+        {529,
+         {"retry-after", "2"},
+         ERROR("overloaded_error", "x"),
+         PW_FAILURE_WAIT,
+         "overloaded_error",
+         2000},
         {500, {"retry-after", "2"}, "", PW_FAILURE_RETRY, "http_500", 2000}, /* a hint only */
-        {429, {"anthropic-ratelimit-tokens-remaining", "0", "anthropic-ratelimit-tokens-reset", "2026-11-30T14:58:00Z"},
-         "", PW_FAILURE_WAIT, "http_429", 13000 - 123},
-        {429, {"anthropic-ratelimit-tokens-remaining", "5", "anthropic-ratelimit-tokens-reset", "2026-11-30T14:58:00Z"},
-         "", PW_FAILURE_RETRY, "http_429", 0},
+        {429,
+         {"anthropic-ratelimit-tokens-remaining", "0", "anthropic-ratelimit-tokens-reset",
+          "2026-11-30T14:58:00Z"},
+         "",
+         PW_FAILURE_WAIT,
+         "http_429",
+         13000 - 123},
+        {429,
+         {"anthropic-ratelimit-tokens-remaining", "5", "anthropic-ratelimit-tokens-reset",
+          "2026-11-30T14:58:00Z"},
+         "",
+         PW_FAILURE_RETRY,
+         "http_429",
+         0},
     };
     check_rows(rows, sizeof rows / sizeof rows[0]);
 }
@@ -111,17 +156,50 @@ static void test_P8_context_overflow(void **state)
 {
     (void)state;
     const row rows[] = {
-        {400, {"x-should-retry", "false"}, ERROR("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
-         PW_FAILURE_REPAIR, "context_length", 0},
-        {400, {NULL}, ERROR("context_length_exceeded", "no"), PW_FAILURE_REPAIR, "context_length", 0},
-        {400, {NULL}, ERROR("x", "This model's maximum context length is 8 tokens"), PW_FAILURE_REPAIR, "context_length", 0},
-        {400, {NULL}, ERROR("exceed_context_size_error", "no"), PW_FAILURE_REPAIR, "context_length", 0},
-        {400, {NULL}, ERROR("x", "The input token count (9) exceeds the maximum"), PW_FAILURE_REPAIR, "context_length", 0},
+        {400,
+         {"x-should-retry", "false"},
+         ERROR("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
+         PW_FAILURE_REPAIR,
+         "context_length",
+         0},
+        {400,
+         {NULL},
+         ERROR("context_length_exceeded", "no"),
+         PW_FAILURE_REPAIR,
+         "context_length",
+         0},
+        {400,
+         {NULL},
+         ERROR("x", "This model's maximum context length is 8 tokens"),
+         PW_FAILURE_REPAIR,
+         "context_length",
+         0},
+        {400,
+         {NULL},
+         ERROR("exceed_context_size_error", "no"),
+         PW_FAILURE_REPAIR,
+         "context_length",
+         0},
+        {400,
+         {NULL},
+         ERROR("x", "The input token count (9) exceeds the maximum"),
+         PW_FAILURE_REPAIR,
+         "context_length",
+         0},
         {400, {NULL}, ERROR("x", "Too many tokens"), PW_FAILURE_REPAIR, "context_length", 0},
         {413, {NULL}, ERROR("x", "Input is too long"), PW_FAILURE_REPAIR, "context_length", 0},
-        {400, {NULL}, ERROR("x", "input length and `max_tokens` exceed context limit: 9"), PW_FAILURE_REPAIR,
-         "context_length", 0},
-        {500, {NULL}, ERROR("api_error", "too many tokens in flight"), PW_FAILURE_RETRY, "api_error", 0},
+        {400,
+         {NULL},
+         ERROR("x", "input length and `max_tokens` exceed context limit: 9"),
+         PW_FAILURE_REPAIR,
+         "context_length",
+         0},
+        {500,
+         {NULL},
+         ERROR("api_error", "too many tokens in flight"),
+         PW_FAILURE_RETRY,
+         "api_error",
+         0},
     };
     check_rows(rows, sizeof rows / sizeof rows[0]);
 }
@@ -131,18 +209,38 @@ static void test_P8_money_and_what_never_fits(void **state)
     (void)state;
     const row rows[] = {
         {429, {NULL}, ERROR("insufficient_quota", "no"), PW_FAILURE_NEXT, "insufficient_quota", 0},
-        {429, {"retry-after", "5"},
+        {429,
+         {"retry-after", "5"},
          "{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"m\",\"details\":{\"error_code\":"
-         "\"enforced_spend_limit_reached\"}}}", PW_FAILURE_NEXT, "enforced_spend_limit_reached", 0},
-        {429, {NULL}, "{\"error\":{\"message\":\"m\",\"code\":\"credit_balance_exhausted\"}}", PW_FAILURE_NEXT,
-         "credit_balance_exhausted", 0},
-        {400, {NULL}, ERROR("invalid_request_error", "Your credit balance is too low to access the API."),
-         PW_FAILURE_NEXT, "credit_balance_exhausted", 0},
-        {429, {"retry-after", "4"},
-         "{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"m\",\"details\":{\"error_code\":\"ramp_limit_exceeded\"}}}",
-         PW_FAILURE_WAIT, "rate_limit_error", 4000},
-        {429, {"retry-after", "4"}, ERROR("rate_limit_error", "Request too large for m: Limit 1, Requested 30"),
-         PW_FAILURE_REPAIR, "request_too_large", 0},
+         "\"enforced_spend_limit_reached\"}}}",
+         PW_FAILURE_NEXT,
+         "enforced_spend_limit_reached",
+         0},
+        {429,
+         {NULL},
+         "{\"error\":{\"message\":\"m\",\"code\":\"credit_balance_exhausted\"}}",
+         PW_FAILURE_NEXT,
+         "credit_balance_exhausted",
+         0},
+        {400,
+         {NULL},
+         ERROR("invalid_request_error", "Your credit balance is too low to access the API."),
+         PW_FAILURE_NEXT,
+         "credit_balance_exhausted",
+         0},
+        {429,
+         {"retry-after", "4"},
+         "{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"m\",\"details\":{\"error_code\":"
+         "\"ramp_limit_exceeded\"}}}",
+         PW_FAILURE_WAIT,
+         "rate_limit_error",
+         4000},
+        {429,
+         {"retry-after", "4"},
+         ERROR("rate_limit_error", "Request too large for m: Limit 1, Requested 30"),
+         PW_FAILURE_REPAIR,
+         "request_too_large",
+         0},
     };
     check_rows(rows, sizeof rows / sizeof rows[0]);
 }
@@ -167,21 +265,28 @@ static void test_F5_only_the_message_field(void **state)
     expect_message("{\"message\":\"flat\"}", "", "flat");
     expect_message("{\"detail\":\"flat too\"}", "", "flat too");
     expect_message("{\"error\":\"a string\"}", "", "a string");
-    expect_message("<html>secret details</html>", "", "the provider answered 400 without a message");
+    expect_message("<html>secret details</html>", "",
+                   "the provider answered 400 without a message");
     expect_message("{\"stack\":\"at x.js:1\"}", "", "the provider answered 400 without a message");
-    expect_message(ERROR("x", "a\\u0000b\\ud800"), "", "a\xEF\xBF\xBD" "b\xEF\xBF\xBD");
+    expect_message(ERROR("x", "a\\u0000b\\ud800"), "",
+                   "a\xEF\xBF\xBD"
+                   "b\xEF\xBF\xBD");
 }
 
 static void test_N3_keys_are_blotted_out(void **state)
 {
     (void)state;
-    expect_message(ERROR("x", "invalid key my.secret/key given"), "my.secret/key", "invalid key [key] given");
+    expect_message(ERROR("x", "invalid key my.secret/key given"), "my.secret/key",
+                   "invalid key [key] given");
     expect_message(ERROR("x", "my.secret/keymy.secret/key"), "my.secret/key", "[key][key]");
-    expect_message(ERROR("x", "your sk-ant-api03-AbC_123-xyz, or SK-PROJ-1234567"), "", "your [key], or [key]");
-    expect_message(ERROR("x", "the task-list-of-mine is sk-1"), "", "the task-list-of-mine is sk-1");
+    expect_message(ERROR("x", "your sk-ant-api03-AbC_123-xyz, or SK-PROJ-1234567"), "",
+                   "your [key], or [key]");
+    expect_message(ERROR("x", "the task-list-of-mine is sk-1"), "",
+                   "the task-list-of-mine is sk-1");
     pw_arena arena;
     pw_arena_init(&arena, &pw_heap, 0, 0);
-    const row r = {.status = 401, .body = ERROR("canary_key_1", "x")}; /* even where a code is expected */
+    const row r = {.status = 401,
+                   .body = ERROR("canary_key_1", "x")}; /* even where a code is expected */
     assert_true(pw_str_is(fail_with(&arena, &r, "canary_key_1").code, "http_401"));
     const row s = {.status = 401, .body = ERROR("sk-ant-abcdef", "x")};
     assert_true(pw_str_is(fail_with(&arena, &s, "").code, "http_401"));
@@ -189,8 +294,10 @@ static void test_N3_keys_are_blotted_out(void **state)
     assert_true(pw_str_is(fail_with(&arena, &t, "").code, "http_401"));
     pw_arena_free(&arena);
     /* in band too: the stream's endpoint has this key */
-    char *body = events("{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"bad "
-                        "test-key-0123456789 !\"}}", NULL);
+    char *body =
+        events("{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"bad "
+               "test-key-0123456789 !\"}}",
+               NULL);
     char *text = told_text(body);
     assert_holds(text, "message=bad [key] !");
     free(text);

@@ -1,6 +1,6 @@
 /*
- * The carrier of requests against a small server in a thread: what arrives, in what pieces, how a transfer breaks,
- * aborting, reuse, and many at once. The server's behaviour is the request's path.
+ * The carrier of requests against a small server in a thread: what arrives, in what pieces, how a
+ * transfer breaks, aborting, reuse, and many at once. The server's behaviour is the request's path.
  */
 #include "support.h"
 
@@ -16,7 +16,8 @@
 #include "../support/failing_allocator.h"
 #include "model/http.h"
 
-/* --- The server ------------------------------------------------------------------------------------ */
+/* --- The server
+ * ------------------------------------------------------------------------------------ */
 
 static struct {
     pthread_mutex_t lock;
@@ -74,7 +75,8 @@ static void put_reset(int fd)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
 }
 
-#define CHUNKED "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define CHUNKED                                                                                    \
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 /* Until all the expected ones are here; then everybody goes on. */
 static void hold(void)
@@ -103,14 +105,16 @@ static bool respond(int fd, const char *head, const char *body, size_t size)
 {
     char line[256], byte = 0;
     if (strstr(head, " /echo ")) {
-        snprintf(line, sizeof line, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", size + strlen(head));
+        snprintf(line, sizeof line, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n",
+                 size + strlen(head));
         return put_text(fd, line) && put(fd, head, strlen(head)) && put(fd, body, size);
     }
     if (strstr(head, " /chunked ")) {
         return put_text(fd, CHUNKED "5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nX-Trailer: t\r\n\r\n");
     }
     if (strstr(head, " /seven ")) {
-        static const char whole[] = "HTTP/1.1 100 Continue\r\n\r\n" CHUNKED "b\r\nhello world\r\n0\r\n\r\n";
+        static const char whole[] =
+            "HTTP/1.1 100 Continue\r\n\r\n" CHUNKED "b\r\nhello world\r\n0\r\n\r\n";
         for (size_t i = 0; i < sizeof whole - 1; i += 7) {
             if (!put(fd, whole + i, sizeof whole - 1 - i < 7 ? sizeof whole - 1 - i : 7)) {
                 return false;
@@ -215,7 +219,8 @@ static int start_server(void **state)
     socklen_t size = sizeof address;
     server.listener = socket(AF_INET, SOCK_STREAM, 0);
     pthread_t thread;
-    if (bind(server.listener, (struct sockaddr *)&address, size) != 0 || listen(server.listener, 1024) != 0 ||
+    if (bind(server.listener, (struct sockaddr *)&address, size) != 0 ||
+        listen(server.listener, 1024) != 0 ||
         getsockname(server.listener, (struct sockaddr *)&address, &size) != 0 ||
         pthread_create(&thread, NULL, serve, NULL) != 0) {
         return -1;
@@ -224,7 +229,8 @@ static int start_server(void **state)
     return 0;
 }
 
-/* --- The client ------------------------------------------------------------------------------------- */
+/* --- The client
+ * ------------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     int heads, ends, status;
@@ -295,7 +301,8 @@ static void client_init(client *c, size_t count)
     pw_test_allocator_init(&c->memory);
     uv_timer_init(&c->loop, &c->later);
     c->later.data = c;
-    assert_int_equal(pw_http_new(&c->loop, &c->memory.allocator, on_event, c, &c->http, NULL), PW_OK);
+    assert_int_equal(pw_http_new(&c->loop, &c->memory.allocator, on_event, c, &c->http, NULL),
+                     PW_OK);
 }
 
 static void on_closed(void *ctx)
@@ -321,11 +328,12 @@ static pw_status start(client *c, uint64_t call, const char *path, const pw_http
     snprintf(url, sizeof url, "http://127.0.0.1:%d%s", server.port, path);
     const pw_header headers[] = {{PW_STR_INIT("x-api-key"), PW_STR_INIT("canary")},
                                  {PW_STR_INIT("content-type"), PW_STR_INIT("application/json")}};
-    const pw_http_request request = {.method = PW_STR_INIT("POST"),
-                                     .url = pw_str_from(url),
-                                     .headers = headers,
-                                     .header_count = 2,
-                                     .body = {PW_STR_INIT("{\"a\":["), PW_STR_INIT("1,2"), PW_STR_INIT("]}")}};
+    const pw_http_request request = {
+        .method = PW_STR_INIT("POST"),
+        .url = pw_str_from(url),
+        .headers = headers,
+        .header_count = 2,
+        .body = {PW_STR_INIT("{\"a\":["), PW_STR_INIT("1,2"), PW_STR_INIT("]}")}};
     return pw_http_start(c->http, call, &request, limits, NULL);
 }
 
@@ -454,11 +462,13 @@ static void test_caps(void **state)
 static void test_bad_urls(void **state)
 {
     (void)state;
-    const char *const urls[] = {"file:///etc/hostname", "http://", "http://127.0.0.1:99999/", "ftp://127.0.0.1/x"};
+    const char *const urls[] = {"file:///etc/hostname", "http://", "http://127.0.0.1:99999/",
+                                "ftp://127.0.0.1/x"};
     client c;
     client_init(&c, 8);
     for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
-        const pw_http_request request = {.method = PW_STR_INIT("POST"), .url = pw_str_from(urls[i])};
+        const pw_http_request request = {.method = PW_STR_INIT("POST"),
+                                         .url = pw_str_from(urls[i])};
         if (pw_http_start(c.http, i, &request, NULL, NULL) == PW_OK) {
             while (c.outcomes[i].ends == 0) {
                 uv_run(&c.loop, UV_RUN_ONCE);
@@ -480,7 +490,8 @@ static void test_abort(void **state)
     assert_string_equal(o->code, "aborted");
     assert_string_equal(o->text, "hello");
     assert_int_equal(start(&c, 2, "/stall", NULL), PW_OK);
-    pw_http_abort(c.http, 2); /* before anything happened: not at once, but on the loop's next turn */
+    pw_http_abort(c.http,
+                  2); /* before anything happened: not at once, but on the loop's next turn */
     assert_int_equal(c.outcomes[2].ends, 0);
     pw_http_abort(c.http, 2);
     pw_http_abort(c.http, 77);
@@ -536,7 +547,8 @@ static void test_connections_are_reused(void **state)
     for (uint64_t i = 10; i < 15; i++) {
         assert_string_equal(run_one(&c, i, "/once", NULL)->code, "end");
         pthread_mutex_lock(&server.lock);
-        while (server.open > 0) { /* it has left; were it leaving just now, this would be a "reset", tried again above */
+        while (server.open > 0) { /* it has left; were it leaving just now, this would be a "reset",
+                                     tried again above */
             pthread_cond_wait(&server.changed, &server.lock);
         }
         pthread_mutex_unlock(&server.lock);
@@ -589,7 +601,8 @@ static void test_500_at_once(void **state)
     while (c.ended < count) {
         uv_run(&c.loop, UV_RUN_ONCE);
     }
-    print_message("%zu bytes a transfer, the server's threads included\n", (resident_bytes() - before) / count);
+    print_message("%zu bytes a transfer, the server's threads included\n",
+                  (resident_bytes() - before) / count);
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(c.outcomes[i].code, "end");
         assert_string_equal(c.outcomes[i].text, "hello");
@@ -616,7 +629,8 @@ static void test_failed_allocations(void **state)
         }
         const bool last = c.memory.failed == 0;
         pw_test_allocator_fail(&c.memory, 0, false);
-        assert_string_equal(run_one(&c, 2, "/chunked", NULL)->code, "end"); /* and the next one is well */
+        assert_string_equal(run_one(&c, 2, "/chunked", NULL)->code,
+                            "end"); /* and the next one is well */
         client_free(&c);
         if (last) {
             assert_true(at > 3);

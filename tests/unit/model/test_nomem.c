@@ -1,6 +1,6 @@
 /*
- * Every allocation of the codecs fails once, and from some point on for ever: the answer is PW_NOMEM or the right one,
- * nothing leaks, and a render cache stays usable.
+ * Every allocation of the codecs fails once, and from some point on for ever: the answer is
+ * PW_NOMEM or the right one, nothing leaks, and a render cache stays usable.
  */
 #include "support.h"
 
@@ -8,21 +8,40 @@
 
 #include "../support/failing_allocator.h"
 
-static const char body[] =
-    "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"x\",\"usage\":{\"input_tokens\":1}}}\n\n"
-    "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\"}}\n\n"
-    "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"hm\"}}\n\n"
-    "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"s\"}}\n\n"
-    "data: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n"
-    "data: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\\u0000b\"}}\n\n"
-    "data: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"citations_delta\",\"citation\":{\"a\":1}}}\n\n"
-    "data: {\"type\":\"content_block_start\",\"index\":2,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":"
-    "\"n\",\"input\":{},\"caller\":1}}\n\n"
-    "data: {\"type\":\"content_block_delta\",\"index\":2,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":"
-    "\"{\\\"a\\\":1}\"}}\n\n"
-    "data: {\"type\":\"content_block_stop\",\"index\":2}\n\n"
-    "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},\"usage\":{\"output_tokens\":5}}\n\n"
-    "data: {\"type\":\"message_stop\"}\n\n";
+static const char body[] = "data: "
+                           "{\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"x\","
+                           "\"usage\":{\"input_tokens\":1}}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{"
+                           "\"type\":\"thinking\",\"thinking\":\"\"}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
+                           "\"thinking_delta\",\"thinking\":\"hm\"}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
+                           "\"signature_delta\",\"signature\":\"s\"}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_start\",\"index\":1,\"content_block\":{"
+                           "\"type\":\"text\",\"text\":\"\"}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":"
+                           "\"text_delta\",\"text\":\"a\\u0000b\"}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":"
+                           "\"citations_delta\",\"citation\":{\"a\":1}}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_start\",\"index\":2,\"content_block\":{"
+                           "\"type\":\"tool_use\",\"id\":\"t\",\"name\":"
+                           "\"n\",\"input\":{},\"caller\":1}}\n\n"
+                           "data: "
+                           "{\"type\":\"content_block_delta\",\"index\":2,\"delta\":{\"type\":"
+                           "\"input_json_delta\",\"partial_json\":"
+                           "\"{\\\"a\\\":1}\"}}\n\n"
+                           "data: {\"type\":\"content_block_stop\",\"index\":2}\n\n"
+                           "data: "
+                           "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},"
+                           "\"usage\":{\"output_tokens\":5}}\n\n"
+                           "data: {\"type\":\"message_stop\"}\n\n";
 
 static void test_reading_an_answer(void **state)
 {
@@ -38,8 +57,10 @@ static void test_reading_an_answer(void **state)
                 pw_test_allocator_fail(&t, at, forever != 0);
                 pw_buffer out;
                 pw_buffer_init(&out, &pw_heap, 1 << 20);
-                const pw_status status = run_stream(&t.allocator, PW_STR(body), (cutting){pieces[p], SIZE_MAX}, &out);
-                if (t.failed == 0 || status != PW_NOMEM) { /* an arena may do with a smaller block */
+                const pw_status status =
+                    run_stream(&t.allocator, PW_STR(body), (cutting){pieces[p], SIZE_MAX}, &out);
+                if (t.failed == 0 ||
+                    status != PW_NOMEM) { /* an arena may do with a smaller block */
                     assert_int_equal(status, PW_OK);
                     assert_string_equal(out.ptr, right);
                 }
@@ -59,11 +80,14 @@ static void fill_conversation(fixture *f)
 {
     say(f, "x\xFF");
     pw_part *parts = answer(f, 4);
-    parts[0] = raw_part(PW_PART_THINKING, "a", "{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"s\"}");
+    parts[0] = raw_part(PW_PART_THINKING, "a",
+                        "{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"s\"}");
     parts[1] = raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"server_tool_use\",\"id\":\"s\"}");
-    parts[2] = raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"x_tool_result\",\"tool_use_id\":\"s\"}");
+    parts[2] =
+        raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"x_tool_result\",\"tool_use_id\":\"s\"}");
     parts[3] = call_part("t", "look", "{\"a\":\"b\"}");
-    parts[3].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"o\",\"name\":\"look\",\"input\":{},\"caller\":1}");
+    parts[3].raw =
+        PW_STR("{\"type\":\"tool_use\",\"id\":\"o\",\"name\":\"look\",\"input\":{},\"caller\":1}");
     result(f, "t", "\"text\"");
     for (int i = 0; i < 20; i++) {
         say(f, "more");
@@ -84,15 +108,18 @@ static void test_rendering_a_request(void **state)
             pw_arena arena;
             pw_render_init(&render, &t.allocator);
             pw_arena_init(&arena, &t.allocator, 0, 0);
-            const pw_endpoint endpoint = {.base_url = PW_STR_INIT("http://h"), .key = PW_STR_INIT("k")};
+            const pw_endpoint endpoint = {.base_url = PW_STR_INIT("http://h"),
+                                          .key = PW_STR_INIT("k")};
             pw_http_request http = {.method = PW_STR_NONE};
             pw_test_allocator_fail(&t, at, forever != 0);
-            pw_status status = pw_provider_anthropic.request(&endpoint, &f.request, &render, &arena, &http, NULL);
+            pw_status status =
+                pw_provider_anthropic.request(&endpoint, &f.request, &render, &arena, &http, NULL);
             const uint64_t failed = t.failed;
             assert_true(status == PW_OK || (failed && status == PW_NOMEM));
             pw_test_allocator_fail(&t, 0, false);
             f.request.same = f.count; /* whatever was left behind, the next one is right */
-            status = pw_provider_anthropic.request(&endpoint, &f.request, &render, &arena, &http, NULL);
+            status =
+                pw_provider_anthropic.request(&endpoint, &f.request, &render, &arena, &http, NULL);
             assert_int_equal(status, PW_OK);
             char *right = conversation(&f, 0);
             assert_int_equal(http.body[1].len, strlen(right));
@@ -113,7 +140,8 @@ static void test_rendering_a_request(void **state)
 static void test_classing_a_failure(void **state)
 {
     (void)state;
-    const pw_str answer_body = PW_STR("{\"error\":{\"type\":\"overloaded_error\",\"message\":\"no sk-ant-123456 now\"}}");
+    const pw_str answer_body =
+        PW_STR("{\"error\":{\"type\":\"overloaded_error\",\"message\":\"no sk-ant-123456 now\"}}");
     for (int forever = 0; forever < 2; forever++) {
         for (uint64_t at = 1;; at++) {
             pw_test_allocator t;
@@ -122,7 +150,8 @@ static void test_classing_a_failure(void **state)
             pw_arena_init(&arena, &t.allocator, 64, 0);
             pw_test_allocator_fail(&t, at, forever != 0);
             const pw_endpoint endpoint = {.now_ms = NOW_MS};
-            const pw_failure f = pw_provider_anthropic.failure(&endpoint, 529, NULL, 0, answer_body, &arena);
+            const pw_failure f =
+                pw_provider_anthropic.failure(&endpoint, 529, NULL, 0, answer_body, &arena);
             assert_int_equal(f.failure_class, PW_FAILURE_RETRY); /* the class needs no memory */
             assert_true(f.code.len > 0);
             assert_int_equal(pw_str_find(f.message, PW_STR("sk-ant")), SIZE_MAX);
@@ -139,8 +168,10 @@ static void test_playing_a_script(void **state)
 {
     (void)state;
     fixture f;
-    fixture_init(&f, "{\"provider\":\"scripted\",\"name\":\"s\",\"script\":[{\"when\":{\"turn\":\"nothing\"}},{\"think\":"
-                     "\"a long thought, longer than a chunk\",\"text\":\"{{last}} and {{last}}\",\"repeat\":5000,"
+    fixture_init(&f, "{\"provider\":\"scripted\",\"name\":\"s\",\"script\":[{\"when\":{\"turn\":"
+                     "\"nothing\"}},{\"think\":"
+                     "\"a long thought, longer than a chunk\",\"text\":\"{{last}} and "
+                     "{{last}}\",\"repeat\":5000,"
                      "\"calls\":[{\"name\":\"t\",\"arguments\":{\"a\":\"{{last}}\"}}]}]}");
     say(&f, "x");
     pw_part *parts = answer(&f, 1);
@@ -155,7 +186,8 @@ static void test_playing_a_script(void **state)
             pw_test_allocator_fail(&t, at, forever != 0);
             const pw_play *list = NULL;
             size_t count = 0;
-            const pw_status status = pw_scripted_play(&f.request, NOW_MS, &arena, &list, &count, NULL);
+            const pw_status status =
+                pw_scripted_play(&f.request, NOW_MS, &arena, &list, &count, NULL);
             assert_true(status == PW_OK || (t.failed && status == PW_NOMEM));
             pw_arena_free(&arena);
             assert_int_equal(t.live_bytes, 0);

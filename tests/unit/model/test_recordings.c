@@ -1,6 +1,6 @@
 /*
- * Recorded Anthropic answers (PROVIDERS.md 12): whole, in 7-byte pieces, and cut at every event, against the expected
- * results that come with them.
+ * Recorded Anthropic answers (PROVIDERS.md 12): whole, in 7-byte pieces, and cut at every event,
+ * against the expected results that come with them.
  */
 #include "support.h"
 
@@ -9,8 +9,8 @@
 #include "base/sha256.h"
 
 static const char *const recordings[] = {
-    "thinking_then_tool_use", "pause_turn_web_search", "tool_search_then_tool_use",
-    "stop_sequence_prefill",  "tool_use_no_arguments", "web_search_citations",
+    "thinking_then_tool_use",      "pause_turn_web_search", "tool_search_then_tool_use",
+    "stop_sequence_prefill",       "tool_use_no_arguments", "web_search_citations",
     "max_tokens_inside_tool_json",
 };
 #define RECORDING_COUNT (sizeof recordings / sizeof recordings[0])
@@ -90,8 +90,8 @@ static void check_calls(pw_arena *arena, const pw_reply *reply, const pw_json *e
             if (cut) {
                 assert_true(pw_str_equal(part->arguments, cut->text));
             } else {
-                assert_true(pw_json_equal(parse(arena, part->arguments),
-                                          pw_json_get(call, "arguments")));
+                assert_true(
+                    pw_json_equal(parse(arena, part->arguments), pw_json_get(call, "arguments")));
             }
             call = call->next;
         } else if (part->kind == PW_PART_SERVER_TOOL) {
@@ -142,8 +142,10 @@ static void check_stop_and_usage(const pw_reply *reply, const pw_json *expected)
     const struct {
         const char *reason;
         pw_stop stop;
-    } stops[] = {{"end_turn", PW_STOP_DONE},          {"tool_use", PW_STOP_TOOL_CALLS},
-                 {"pause_turn", PW_STOP_PAUSED},      {"max_tokens", PW_STOP_MAX_OUTPUT},
+    } stops[] = {{"end_turn", PW_STOP_DONE},
+                 {"tool_use", PW_STOP_TOOL_CALLS},
+                 {"pause_turn", PW_STOP_PAUSED},
+                 {"max_tokens", PW_STOP_MAX_OUTPUT},
                  {"stop_sequence", PW_STOP_STOP_SEQUENCE}};
     const pw_str reason = pw_json_text(pw_json_get(expected, "stop_reason"));
     bool found = false;
@@ -154,8 +156,8 @@ static void check_stop_and_usage(const pw_reply *reply, const pw_json *expected)
         }
     }
     assert_true(found);
-    assert_true(pw_str_equal(reply->stop_detail,
-                             pw_json_text(pw_json_get(expected, "stop_sequence"))));
+    assert_true(
+        pw_str_equal(reply->stop_detail, pw_json_text(pw_json_get(expected, "stop_sequence"))));
     const pw_json *usage = pw_json_get(expected, "usage");
     const pw_json *details = pw_json_get(usage, "output_tokens_details");
     assert_int_equal(reply->usage.in_uncached,
@@ -244,7 +246,8 @@ static void test_P12_cut_at_every_event(void **state)
     }
 }
 
-/* What a recording assembled goes back as it came: thinking, its signature, server tools, citations (C8). */
+/* What a recording assembled goes back as it came: thinking, its signature, server tools, citations
+ * (C8). */
 static void test_C8_echo_of_recordings(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Requests to Anthropic: the stable prefix (C10), what goes back byte-exact (C8), ids (D10), results, and what is left
- * out (PROVIDERS.md 3.2 to 3.4 and 10).
+ * Requests to Anthropic: the stable prefix (C10), what goes back byte-exact (C8), ids (D10),
+ * results, and what is left out (PROVIDERS.md 3.2 to 3.4 and 10).
  */
 #include "support.h"
 
@@ -33,7 +33,9 @@ static pw_http_request whole_request(fixture *f, const char *base_url, const cha
 {
     const pw_endpoint endpoint = {.base_url = pw_str_from(base_url), .key = pw_str_from(key)};
     pw_http_request http = {.method = PW_STR_NONE};
-    assert_int_equal(pw_provider_anthropic.request(&endpoint, &f->request, &f->render, &f->arena, &http, NULL), PW_OK);
+    assert_int_equal(
+        pw_provider_anthropic.request(&endpoint, &f->request, &f->render, &f->arena, &http, NULL),
+        PW_OK);
     return http;
 }
 
@@ -82,10 +84,13 @@ static void test_N3_the_key_is_in_no_body_and_no_error(void **state)
         assert_int_equal(pw_str_find(http.body[i], PW_STR("canary")), SIZE_MAX);
     }
     assert_int_equal(pw_str_find(http.url, PW_STR("canary")), SIZE_MAX);
-    const pw_endpoint bad = {.base_url = PW_STR_INIT("http://h"), .key = PW_STR_INIT("canary\r\nx: y")};
+    const pw_endpoint bad = {.base_url = PW_STR_INIT("http://h"),
+                             .key = PW_STR_INIT("canary\r\nx: y")};
     pw_http_request ignored = {.method = PW_STR_NONE};
     pw_error error = {.message = ""};
-    assert_int_equal(pw_provider_anthropic.request(&bad, &f.request, &f.render, &f.arena, &ignored, &error), PW_INVALID);
+    assert_int_equal(
+        pw_provider_anthropic.request(&bad, &f.request, &f.render, &f.arena, &ignored, &error),
+        PW_INVALID);
     assert_lacks(error.message, "canary");
     fixture_free(&f);
 }
@@ -94,10 +99,13 @@ static void test_P3_2_prefix(void **state)
 {
     (void)state;
     fixture f;
-    fixture_init(&f, "{\"provider\":\"anthropic\",\"name\":\"m\",\"max_tokens\":4096,\"temperature\":0.70,"
-                     "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":2000}}");
+    fixture_init(
+        &f, "{\"provider\":\"anthropic\",\"name\":\"m\",\"max_tokens\":4096,\"temperature\":0.70,"
+            "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":2000}}");
     const pw_json *schema = NULL, *bare = NULL;
-    pw_json_parse(&f.arena, PW_STR("{\"properties\":{\"n\":{\"minimum\":1.0}},\"type\":\"object\"}"), 0, &schema, NULL);
+    pw_json_parse(&f.arena,
+                  PW_STR("{\"properties\":{\"n\":{\"minimum\":1.0}},\"type\":\"object\"}"), 0,
+                  &schema, NULL);
     pw_json_parse(&f.arena, PW_STR("{\"required\":[\"a\"]}"), 0, &bare, NULL);
     const pw_tool_declaration tools[] = {
         {.name = PW_STR_INIT("look"), .description = PW_STR_INIT("Looks."), .input = schema},
@@ -108,13 +116,18 @@ static void test_P3_2_prefix(void **state)
     f.definition.tool_count = 3;
     say(&f, "hi");
     pw_http_request http = whole_request(&f, "http://h", "");
-    const char *wanted =
-        "{\"model\":\"m\",\"max_tokens\":4096,\"system\":[{\"type\":\"text\",\"text\":\"Be \\\"kind\\\".\","
-        "\"cache_control\":{\"type\":\"ephemeral\"}}],\"tools\":[{\"name\":\"look\",\"description\":\"Looks.\","
-        "\"input_schema\":{\"properties\":{\"n\":{\"minimum\":1.0}},\"type\":\"object\"}},{\"name\":\"bare\","
-        "\"input_schema\":{\"required\":[\"a\"],\"type\":\"object\"}},{\"name\":\"any\",\"input_schema\":{\"type\":"
-        "\"object\"},\"cache_control\":{\"type\":\"ephemeral\"}}],\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":"
-        "2000},\"temperature\":0.70,\"cache_control\":{\"type\":\"ephemeral\"},\"stream\":true,\"messages\":[";
+    const char *wanted = "{\"model\":\"m\",\"max_tokens\":4096,\"system\":[{\"type\":\"text\","
+                         "\"text\":\"Be \\\"kind\\\".\","
+                         "\"cache_control\":{\"type\":\"ephemeral\"}}],\"tools\":[{\"name\":"
+                         "\"look\",\"description\":\"Looks.\","
+                         "\"input_schema\":{\"properties\":{\"n\":{\"minimum\":1.0}},\"type\":"
+                         "\"object\"}},{\"name\":\"bare\","
+                         "\"input_schema\":{\"required\":[\"a\"],\"type\":\"object\"}},{\"name\":"
+                         "\"any\",\"input_schema\":{\"type\":"
+                         "\"object\"},\"cache_control\":{\"type\":\"ephemeral\"}}],\"thinking\":{"
+                         "\"type\":\"enabled\",\"budget_tokens\":"
+                         "2000},\"temperature\":0.70,\"cache_control\":{\"type\":\"ephemeral\"},"
+                         "\"stream\":true,\"messages\":[";
     assert_int_equal(http.body[0].len, strlen(wanted));
     assert_memory_equal(http.body[0].ptr, wanted, strlen(wanted));
     assert_true(pw_str_is(http.body[2], "]}"));
@@ -123,8 +136,9 @@ static void test_P3_2_prefix(void **state)
     fixture_init(&f, "{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":\"adaptive\"}");
     say(&f, "hi");
     http = whole_request(&f, "http://h", "");
-    assert_true(pw_str_is(http.body[0], "{\"model\":\"m\",\"max_tokens\":8192,\"thinking\":{\"type\":\"adaptive\"},"
-                                        "\"cache_control\":{\"type\":\"ephemeral\"},\"stream\":true,\"messages\":["));
+    assert_true(pw_str_is(
+        http.body[0], "{\"model\":\"m\",\"max_tokens\":8192,\"thinking\":{\"type\":\"adaptive\"},"
+                      "\"cache_control\":{\"type\":\"ephemeral\"},\"stream\":true,\"messages\":["));
     fixture_free(&f);
 }
 
@@ -147,14 +161,19 @@ static void test_P3_3_results_are_one_message_in_call_order(void **state)
     expect_conversation(
         &f, "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]},"
             "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"Let me see.\"},"
-            "{\"type\":\"tool_use\",\"id\":\"c2_toolu_a\",\"name\":\"look\",\"input\":{\"n\":1.50,\"s\":\"\xC3\xA9\"}},"
+            "{\"type\":\"tool_use\",\"id\":\"c2_toolu_a\",\"name\":\"look\",\"input\":{\"n\":1.50,"
+            "\"s\":\"\xC3\xA9\"}},"
             "{\"type\":\"tool_use\",\"id\":\"c2_toolu_b\",\"name\":\"look\",\"input\":{}}]},"
-            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c2_toolu_a\",\"content\":"
-            "\"{\\\"ok\\\": 1.50}\"},{\"type\":\"tool_result\",\"tool_use_id\":\"c2_toolu_b\",\"content\":"
+            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c2_toolu_"
+            "a\",\"content\":"
+            "\"{\\\"ok\\\": "
+            "1.50}\"},{\"type\":\"tool_result\",\"tool_use_id\":\"c2_toolu_b\",\"content\":"
             "\"plain \\\"text\\\"\",\"is_error\":true}]},"
-            "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"c5_toolu_c\",\"name\":\"look\","
+            "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"c5_toolu_c\","
+            "\"name\":\"look\","
             "\"input\":{}}]},"
-            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c5_toolu_c\"}]},"
+            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c5_toolu_"
+            "c\"}]},"
             "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"and?\"}]}");
     fixture_free(&f);
 }
@@ -169,7 +188,8 @@ static void test_C10_stable_prefix(void **state)
     for (int step = 0; step < 8; step++) {
         const size_t same = f.count;
         pw_part *parts = answer(&f, 3);
-        parts[0] = raw_part(PW_PART_THINKING, "hm", "{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"s\"}");
+        parts[0] = raw_part(PW_PART_THINKING, "hm",
+                            "{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"s\"}");
         parts[1] = call_part("a", "look", "{\"x\": 1}");
         parts[2] = call_part(".2", "look", "{}");
         result(&f, "a", "1");
@@ -230,8 +250,15 @@ static void test_C10_a_cut_inside_results_goes_back_to_their_start(void **state)
 static void test_D10_ids_are_unique_and_in_the_alphabet(void **state)
 {
     (void)state;
-    const char *const calls[] = {"call_0", ".1", ".2", "functions.Bash:0", "functions.Bash:1", "_1", "a b",
-                                 "0123456789012345678901234567890123456789012345678901234567890123"};
+    const char *const calls[] = {
+        "call_0",
+        ".1",
+        ".2",
+        "functions.Bash:0",
+        "functions.Bash:1",
+        "_1",
+        "a b",
+        "0123456789012345678901234567890123456789012345678901234567890123"};
     fixture f;
     fixture_init(&f, MODEL);
     say(&f, "x");
@@ -258,7 +285,8 @@ static void test_D10_ids_are_unique_and_in_the_alphabet(void **state)
     for (size_t i = 0; i < count; i++) {
         assert_true(ids[i].len > 0 && ids[i].len <= 64);
         for (size_t k = 0; k < ids[i].len; k++) {
-            assert_non_null(strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", ids[i].ptr[k]));
+            assert_non_null(strchr(
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", ids[i].ptr[k]));
         }
         for (size_t k = 0; k < i; k++) {
             assert_false(pw_str_equal(ids[i], ids[k]));
@@ -282,7 +310,8 @@ static void test_P13_20_thinking_goes_back_byte_exact(void **state)
     pw_part *parts = answer(&f, 5);
     parts[0] = raw_part(PW_PART_THINKING, "a", SIGNED);
     parts[1] = raw_part(PW_PART_THINKING, "", "{\"type\":\"redacted_thinking\",\"data\":\"D\"}");
-    parts[2] = raw_part(PW_PART_TEXT, "cited", "{\"type\":\"text\",\"text\":\"cited\",\"citations\":[{\"n\":1.0}]}");
+    parts[2] = raw_part(PW_PART_TEXT, "cited",
+                        "{\"type\":\"text\",\"text\":\"cited\",\"citations\":[{\"n\":1.0}]}");
     parts[3] = (pw_part){.kind = PW_PART_THINKING, .text = PW_STR_INIT("unsigned")};
     parts[4] = raw_part(PW_PART_OTHER, "", "{\"type\":\"container_upload\",\"file_id\":\"f\"}");
     say(&f, "y");
@@ -301,16 +330,17 @@ static void test_P10_6_another_model_or_provider_gets_no_raw(void **state)
     const struct {
         const char *provider, *made_by, *asked;
         bool same;
-    } table[] = {{"anthropic", "claude-x-1-20260101", "claude-x-1-20260101", true},
-                 {"anthropic", "claude-x-1-20260101", "claude-x-1", true},
-                 {"anthropic", "claude-x-1-20260101", "claude-x-1-latest", true},
-                 {"anthropic", "claude-x-4-20260101", "claude-x-4-0", true},
-                 {"anthropic", "claude-x-1-20260101", "anthropic/claude-x-1", true},
-                 {"anthropic", "claude-x-1-20260101", "eu.anthropic.claude-x-1-20260101-v1:0", true},
-                 {"anthropic", "claude-x-1-20260101", "claude-x-1@20260101", true},
-                 {"anthropic", "claude-x-1-20260101", "claude-x-2", false},
-                 {"anthropic", "claude-x-4-5-20260101", "claude-x-4", false},
-                 {"responses", "claude-x-1-20260101", "claude-x-1", false}};
+    } table[] = {
+        {"anthropic", "claude-x-1-20260101", "claude-x-1-20260101", true},
+        {"anthropic", "claude-x-1-20260101", "claude-x-1", true},
+        {"anthropic", "claude-x-1-20260101", "claude-x-1-latest", true},
+        {"anthropic", "claude-x-4-20260101", "claude-x-4-0", true},
+        {"anthropic", "claude-x-1-20260101", "anthropic/claude-x-1", true},
+        {"anthropic", "claude-x-1-20260101", "eu.anthropic.claude-x-1-20260101-v1:0", true},
+        {"anthropic", "claude-x-1-20260101", "claude-x-1@20260101", true},
+        {"anthropic", "claude-x-1-20260101", "claude-x-2", false},
+        {"anthropic", "claude-x-4-5-20260101", "claude-x-4", false},
+        {"responses", "claude-x-1-20260101", "claude-x-1", false}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         fixture f;
         fixture_init(&f, MODEL);
@@ -320,11 +350,14 @@ static void test_P10_6_another_model_or_provider_gets_no_raw(void **state)
         f.messages[1].provider = pw_str_from(table[i].provider);
         f.messages[1].model = pw_str_from(table[i].made_by);
         parts[0] = raw_part(PW_PART_THINKING, "a", SIGNED);
-        parts[1] = raw_part(PW_PART_TEXT, "cited", "{\"type\":\"text\",\"text\":\"cited\",\"citations\":[1]}");
+        parts[1] = raw_part(PW_PART_TEXT, "cited",
+                            "{\"type\":\"text\",\"text\":\"cited\",\"citations\":[1]}");
         parts[2] = raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"server_tool_use\",\"id\":\"s\"}");
-        parts[3] = raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"x_tool_result\",\"tool_use_id\":\"s\"}");
+        parts[3] =
+            raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"x_tool_result\",\"tool_use_id\":\"s\"}");
         parts[4] = call_part("t", "look", "{}");
-        parts[4].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"o\",\"name\":\"look\",\"input\":{},\"caller\":1}");
+        parts[4].raw = PW_STR(
+            "{\"type\":\"tool_use\",\"id\":\"o\",\"name\":\"look\",\"input\":{},\"caller\":1}");
         result(&f, "t", "1");
         char *text = conversation(&f, 0);
         assert_holds(text, "\"text\":\"cited\"");
@@ -365,17 +398,21 @@ static void test_P3_5_caller_goes_back_with_a_new_id(void **state)
     say(&f, "x");
     pw_part *parts = answer(&f, 2);
     parts[0] = call_part("toolu_1", "look", "{\"a\":1.0}");
-    parts[0].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"look\",\"input\":{},\"caller\":{\"type\":"
+    parts[0].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"look\",\"input\":{}"
+                          ",\"caller\":{\"type\":"
                           "\"direct\"}}");
     parts[1] = call_part("toolu_2", "look", "{\"cut");
     parts[1].broken = true;
-    parts[1].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"toolu_2\",\"name\":\"look\",\"caller\":{\"type\":\"direct\"}}");
+    parts[1].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"toolu_2\",\"name\":\"look\",\"caller\":{"
+                          "\"type\":\"direct\"}}");
     result(&f, "toolu_1", "1");
     result(&f, "toolu_2", "{\"error\":\"cut\"}");
     char *text = conversation(&f, 0);
-    assert_holds(text, "{\"type\":\"tool_use\",\"id\":\"c2_toolu_1\",\"name\":\"look\",\"input\":{\"a\":1.0},\"caller\":"
+    assert_holds(text, "{\"type\":\"tool_use\",\"id\":\"c2_toolu_1\",\"name\":\"look\",\"input\":{"
+                       "\"a\":1.0},\"caller\":"
                        "{\"type\":\"direct\"}}");
-    assert_holds(text, "{\"type\":\"tool_use\",\"id\":\"c2_toolu_2\",\"name\":\"look\",\"caller\":{\"type\":\"direct\"},"
+    assert_holds(text, "{\"type\":\"tool_use\",\"id\":\"c2_toolu_2\",\"name\":\"look\",\"caller\":{"
+                       "\"type\":\"direct\"},"
                        "\"input\":{}}");
     free(text);
     fixture_free(&f);
@@ -407,10 +444,14 @@ static void test_C8_numbers_pass_byte_exact(void **state)
     fixture_init(&f, MODEL);
     say(&f, "x");
     pw_part *parts = answer(&f, 1);
-    parts[0] = call_part("a", "t", "{\"big\":123456789012345678901234567890,\"e\":1E+2,\"z\":-0.0, \"lone\":\"\\ud800\"}");
+    parts[0] = call_part(
+        "a", "t",
+        "{\"big\":123456789012345678901234567890,\"e\":1E+2,\"z\":-0.0, \"lone\":\"\\ud800\"}");
     result(&f, "a", "{\"v\": 9007199254740993, \"w\":1.10}");
     char *text = conversation(&f, 0);
-    assert_holds(text, "{\"big\":123456789012345678901234567890,\"e\":1E+2,\"z\":-0.0,\"lone\":\"\xEF\xBF\xBD\"}");
+    assert_holds(
+        text,
+        "{\"big\":123456789012345678901234567890,\"e\":1E+2,\"z\":-0.0,\"lone\":\"\xEF\xBF\xBD\"}");
     assert_holds(text, "\"content\":\"{\\\"v\\\": 9007199254740993, \\\"w\\\":1.10}\"");
     free(text);
     fixture_free(&f);
@@ -430,9 +471,10 @@ static void test_P13_22_blank_text_is_left_out(void **state)
     parts = answer(&f, 1);
     parts[0] = text_part("");
     say(&f, " ");
-    expect_conversation(&f, "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]},"
-                            "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"kept \"}]},"
-                            "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"(empty message)\"}]}");
+    expect_conversation(
+        &f, "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]},"
+            "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"kept \"}]},"
+            "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"(empty message)\"}]}");
     fixture_free(&f);
 }
 
@@ -444,15 +486,19 @@ static void test_user_content_passes_as_given(void **state)
     pw_message *message = add_message(&f, PW_ROLE_TRIGGER, 3);
     pw_part *parts = (pw_part *)(uintptr_t)message->parts;
     parts[0] = text_part("look");
-    parts[1] = raw_part(PW_PART_OTHER, "", "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"http://x/y\"}}");
+    parts[1] =
+        raw_part(PW_PART_OTHER, "",
+                 "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"http://x/y\"}}");
     parts[2] = text_part("at it\x01 \"now\"");
-    expect_conversation(&f, "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"look\"},"
-                            "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"http://x/y\"}},"
-                            "{\"type\":\"text\",\"text\":\"at it\\u0001 \\\"now\\\"\"}]}");
+    expect_conversation(&f,
+                        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"look\"},"
+                        "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"http://x/y\"}},"
+                        "{\"type\":\"text\",\"text\":\"at it\\u0001 \\\"now\\\"\"}]}");
     fixture_free(&f);
 }
 
-#define USE(id) "{\"type\":\"server_tool_use\",\"id\":\"" id "\",\"name\":\"web_search\",\"input\":{}}"
+#define USE(id)                                                                                    \
+    "{\"type\":\"server_tool_use\",\"id\":\"" id "\",\"name\":\"web_search\",\"input\":{}}"
 #define FOUND(id) "{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"" id "\",\"content\":[]}"
 
 static void test_P13_17_a_pause_goes_back_unchanged(void **state)
@@ -467,7 +513,8 @@ static void test_P13_17_a_pause_goes_back_unchanged(void **state)
     parts[2] = text_part("more:");
     parts[3] = raw_part(PW_PART_SERVER_TOOL, "", USE("s2"));
     char *text = conversation(&f, 1);
-    assert_holds(text, "[" USE("s1") "," FOUND("s1") ",{\"type\":\"text\",\"text\":\"more:\"}," USE("s2") "]");
+    assert_holds(text, "[" USE("s1") "," FOUND("s1") ",{\"type\":\"text\",\"text\":\"more:\"}," USE(
+                           "s2") "]");
     /* its result is in the next answer */
     parts = answer(&f, 2);
     parts[0] = raw_part(PW_PART_SERVER_TOOL, "", FOUND("s2"));
@@ -509,7 +556,8 @@ static void test_P3_6_a_call_beside_an_open_server_tool(void **state)
     pw_part *parts = answer(&f, 2);
     parts[0] = raw_part(PW_PART_SERVER_TOOL, "", USE("code"));
     parts[1] = call_part("a", "t", "{}");
-    parts[1].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"t\",\"input\":{},\"caller\":{\"tool_id\":\"code\"}}");
+    parts[1].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"t\",\"input\":{},"
+                          "\"caller\":{\"tool_id\":\"code\"}}");
     result(&f, "a", "1");
     char *text = conversation(&f, 0);
     assert_holds(text, USE("code"));
@@ -531,7 +579,9 @@ static void test_no_message_is_refused(void **state)
     fixture_init(&f, MODEL);
     const pw_endpoint endpoint = {.base_url = PW_STR_INIT("http://h")};
     pw_http_request http = {.method = PW_STR_NONE};
-    assert_int_equal(pw_provider_anthropic.request(&endpoint, &f.request, &f.render, &f.arena, &http, NULL), PW_INVALID);
+    assert_int_equal(
+        pw_provider_anthropic.request(&endpoint, &f.request, &f.render, &f.arena, &http, NULL),
+        PW_INVALID);
     fixture_free(&f);
 }
 
@@ -542,27 +592,39 @@ static void test_options(void **state)
         const char *model, *words; /* NULL: right */
     } table[] = {
         {MODEL, NULL},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"max_tokens\":1,\"thinking\":\"disabled\",\"temperature\":1,"
-         "\"base_url\":\"http://127.0.0.1:8000/x\",\"api_key_env\":\"K\",\"api_key_file\":\"f\",\"connect_timeout_ms\":1,"
-         "\"first_token_timeout_ms\":2,\"idle_timeout_ms\":3}", NULL},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}", NULL},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"between_tools\"}}", NULL},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"max_tokens\":1,\"thinking\":\"disabled\","
+         "\"temperature\":1,"
+         "\"base_url\":\"http://127.0.0.1:8000/"
+         "x\",\"api_key_env\":\"K\",\"api_key_file\":\"f\",\"connect_timeout_ms\":1,"
+         "\"first_token_timeout_ms\":2,\"idle_timeout_ms\":3}",
+         NULL},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"enabled\",\"budget_"
+         "tokens\":1024}}",
+         NULL},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"between_tools\"}}",
+         NULL},
         {"{\"provider\":\"anthropic\"}", "model.name is missing"},
         {"{\"provider\":\"anthropic\",\"name\":\"\"}", "model.name is empty"},
         {"{\"provider\":\"anthropic\",\"name\":7}", "model.name: expected a string"},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"max_token\":1}", "model.max_token: there is no such option"},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"max_token\":1}",
+         "model.max_token: there is no such option"},
         {"{\"provider\":\"anthropic\",\"name\":\"m\",\"max_tokens\":0}", "model.max_tokens"},
         {"{\"provider\":\"anthropic\",\"name\":\"m\",\"max_tokens\":1.5}", "model.max_tokens"},
         {"{\"provider\":\"anthropic\",\"name\":\"m\",\"temperature\":1.1}", "model.temperature"},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"temperature\":\"warm\"}", "model.temperature"},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"temperature\":\"warm\"}",
+         "model.temperature"},
         {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":\"a lot\"}", "model.thinking"},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":8192}}",
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"enabled\",\"budget_"
+         "tokens\":8192}}",
          "budget_tokens"},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"enabled\"}}", "budget_tokens"},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"thinking\":{\"type\":\"enabled\"}}",
+         "budget_tokens"},
         {"{\"provider\":\"anthropic\",\"name\":\"m\",\"base_url\":\"ftp://x\"}", "model.base_url"},
         {"{\"provider\":\"anthropic\",\"name\":\"m\",\"base_url\":\"http://\"}", "model.base_url"},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"base_url\":\"http://x/?a=b\"}", "model.base_url"},
-        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"idle_timeout_ms\":\"2m\"}", "model.idle_timeout_ms"},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"base_url\":\"http://x/?a=b\"}",
+         "model.base_url"},
+        {"{\"provider\":\"anthropic\",\"name\":\"m\",\"idle_timeout_ms\":\"2m\"}",
+         "model.idle_timeout_ms"},
         {"[]", "expected an object"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -570,7 +632,8 @@ static void test_options(void **state)
         pw_arena_init(&arena, &pw_heap, 0, 0);
         const pw_json *model = NULL;
         pw_error error = {.message = ""};
-        assert_int_equal(pw_json_parse(&arena, pw_str_from(table[i].model), 0, &model, NULL), PW_OK);
+        assert_int_equal(pw_json_parse(&arena, pw_str_from(table[i].model), 0, &model, NULL),
+                         PW_OK);
         const pw_status status = pw_provider_anthropic.check(model, &arena, &error);
         assert_int_equal(status, table[i].words ? PW_INVALID : PW_OK);
         if (table[i].words) {

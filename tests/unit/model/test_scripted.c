@@ -1,4 +1,5 @@
-/* The script player: rules, pacing, calls, failures, and checking a script at load (docs/scripted.md). */
+/* The script player: rules, pacing, calls, failures, and checking a script at load
+ * (docs/scripted.md). */
 #include "support.h"
 
 #include <string.h>
@@ -6,7 +7,8 @@
 static const char *script_model(const char *rules)
 {
     static char text[8192];
-    snprintf(text, sizeof text, "{\"provider\":\"scripted\",\"name\":\"tape\",\"script\":%s}", rules);
+    snprintf(text, sizeof text, "{\"provider\":\"scripted\",\"name\":\"tape\",\"script\":%s}",
+             rules);
     return text;
 }
 
@@ -27,16 +29,19 @@ static char *play(fixture *f)
             pw_buffer_format(&out, "+%lld", (long long)p->delay_ms);
         }
         if (p->kind == PW_PLAY_REPLY) {
-            pw_buffer_format(&out, "REPLY %d %.*s", (int)p->reply.stop, PW_STR_ARG(p->reply.response_id));
+            pw_buffer_format(&out, "REPLY %d %.*s", (int)p->reply.stop,
+                             PW_STR_ARG(p->reply.response_id));
             assert_true(pw_str_is(p->reply.provider, "scripted"));
             assert_true(pw_str_is(p->reply.model, "tape"));
             for (size_t k = 0; k < p->reply.part_count; k++) {
                 const pw_part *part = &p->reply.parts[k];
-                pw_buffer_format(&out, " <%d %.*s%.*s %.*s %.*s%s>", (int)part->kind, PW_STR_ARG(part->text),
-                                 PW_STR_ARG(part->name), PW_STR_ARG(part->provider_id), PW_STR_ARG(part->arguments),
+                pw_buffer_format(&out, " <%d %.*s%.*s %.*s %.*s%s>", (int)part->kind,
+                                 PW_STR_ARG(part->text), PW_STR_ARG(part->name),
+                                 PW_STR_ARG(part->provider_id), PW_STR_ARG(part->arguments),
                                  part->broken ? " broken" : "");
             }
-            pw_buffer_format(&out, " usage=%lld/%lld/%lld/%lld", (long long)p->reply.usage.in_uncached,
+            pw_buffer_format(&out, " usage=%lld/%lld/%lld/%lld",
+                             (long long)p->reply.usage.in_uncached,
                              (long long)p->reply.usage.in_cache_read, (long long)p->reply.usage.out,
                              (long long)p->reply.usage.cost_micros);
         } else if (p->kind == PW_PLAY_FAILED) {
@@ -44,7 +49,8 @@ static char *play(fixture *f)
                              PW_STR_ARG(p->failure.code), PW_STR_ARG(p->failure.message),
                              p->failure.until_ms ? (long long)(p->failure.until_ms - NOW_MS) : 0);
         } else {
-            pw_buffer_format(&out, "%s(%.*s)", p->kind == PW_PLAY_DELTA ? "D" : "R", PW_STR_ARG(p->bytes));
+            pw_buffer_format(&out, "%s(%.*s)", p->kind == PW_PLAY_DELTA ? "D" : "R",
+                             PW_STR_ARG(p->bytes));
         }
     }
     char *text = malloc(out.len + 1);
@@ -66,11 +72,15 @@ static void test_text_is_streamed_in_characters(void **state)
 {
     (void)state;
     fixture f;
-    fixture_init(&f, script_model("[{\"delay\":\"300ms\",\"think\":\"hm\",\"text\":\"a\xC3\xA9\xE2\x82\xAC" "d{{last}}\","
-                                  "\"chunk\":2,\"pace\":\"5ms\"}]"));
+    fixture_init(
+        &f, script_model("[{\"delay\":\"300ms\",\"think\":\"hm\",\"text\":\"a\xC3\xA9\xE2\x82\xAC"
+                         "d{{last}}\","
+                         "\"chunk\":2,\"pace\":\"5ms\"}]"));
     say(&f, "Z\xC3\xA9");
-    expect_play(&f, "+305R(hm)+5D(a\xC3\xA9)+5D(\xE2\x82\xAC" "d)+5D(Z\xC3\xA9)REPLY 0 scripted-1-1 <1 hm  >"
-                    " <0 a\xC3\xA9\xE2\x82\xAC" "dZ\xC3\xA9  > usage=0/0/0/0");
+    expect_play(&f, "+305R(hm)+5D(a\xC3\xA9)+5D(\xE2\x82\xAC"
+                    "d)+5D(Z\xC3\xA9)REPLY 0 scripted-1-1 <1 hm  >"
+                    " <0 a\xC3\xA9\xE2\x82\xAC"
+                    "dZ\xC3\xA9  > usage=0/0/0/0");
     fixture_free(&f);
 }
 
@@ -90,13 +100,15 @@ static void test_matchers(void **state)
 {
     (void)state;
     fixture f;
-    fixture_init(&f, script_model(
-        "[{\"when\":{\"try\":2},\"text\":\"second try\"},{\"when\":{\"attempt\":3},\"text\":\"third attempt\"},"
-        "{\"when\":{\"tool\":\"look\",\"is_error\":true},\"text\":\"it failed\"},"
-        "{\"when\":{\"tool\":\"look\",\"last\":\"blue\"},\"text\":\"it is blue\"},"
-        "{\"when\":{\"role\":\"tool\"},\"text\":\"a tool\"},"
-        "{\"when\":{\"role\":\"user\",\"step\":1,\"turn\":\"color\"},\"calls\":[{\"name\":\"look\"}]},"
-        "{\"when\":{\"step\":2},\"text\":\"step two\"}]"));
+    fixture_init(
+        &f, script_model("[{\"when\":{\"try\":2},\"text\":\"second "
+                         "try\"},{\"when\":{\"attempt\":3},\"text\":\"third attempt\"},"
+                         "{\"when\":{\"tool\":\"look\",\"is_error\":true},\"text\":\"it failed\"},"
+                         "{\"when\":{\"tool\":\"look\",\"last\":\"blue\"},\"text\":\"it is blue\"},"
+                         "{\"when\":{\"role\":\"tool\"},\"text\":\"a tool\"},"
+                         "{\"when\":{\"role\":\"user\",\"step\":1,\"turn\":\"color\"},\"calls\":[{"
+                         "\"name\":\"look\"}]},"
+                         "{\"when\":{\"step\":2},\"text\":\"step two\"}]"));
     say(&f, "what color?");
     char *text = play(&f);
     assert_holds(text, "<2 look call_1 {}>");
@@ -132,7 +144,8 @@ static void test_matchers(void **state)
     text = play(&f);
     assert_holds(text, "step two");
     free(text);
-    more->turn = f.request.turn = PW_STR("another turn"); /* steps and words are this turn's alone */
+    more->turn = f.request.turn =
+        PW_STR("another turn"); /* steps and words are this turn's alone */
     text = play(&f);
     assert_holds(text, "no rule");
     free(text);
@@ -143,13 +156,18 @@ static void test_calls_stop_usage(void **state)
 {
     (void)state;
     fixture f;
-    fixture_init(&f, script_model(
-        "[{\"text\":\"t\",\"calls\":[{\"name\":\"a\",\"arguments\":{\"q\":\"{{last}}\",\"n\":1.50}},{\"name\":\"b\","
-        "\"id\":\"x\",\"broken\":\"{\\\"cut\"},{\"name\":\"c\",\"arguments\":[1]}],\"stop\":\"max_output\",\"usage\":"
-        "{\"input_tokens\":3,\"cached_tokens\":2,\"output_tokens\":4,\"cost_usd\":0.0125}}]"));
+    fixture_init(
+        &f,
+        script_model(
+            "[{\"text\":\"t\",\"calls\":[{\"name\":\"a\",\"arguments\":{\"q\":\"{{last}}\",\"n\":1."
+            "50}},{\"name\":\"b\","
+            "\"id\":\"x\",\"broken\":\"{\\\"cut\"},{\"name\":\"c\",\"arguments\":[1]}],\"stop\":"
+            "\"max_output\",\"usage\":"
+            "{\"input_tokens\":3,\"cached_tokens\":2,\"output_tokens\":4,\"cost_usd\":0.0125}}]"));
     say(&f, "say \"hi\"\n");
-    expect_play(&f, "D(t)REPLY 3 scripted-1-1 <0 t  > <2 a call_1 {\"q\":\"say \\\"hi\\\"\\n\",\"n\":1.50}>"
-                    " <2 b x {\"cut broken> <2 c call_3 [1] broken> usage=3/2/4/12500");
+    expect_play(
+        &f, "D(t)REPLY 3 scripted-1-1 <0 t  > <2 a call_1 {\"q\":\"say \\\"hi\\\"\\n\",\"n\":1.50}>"
+            " <2 b x {\"cut broken> <2 c call_3 [1] broken> usage=3/2/4/12500");
     fixture_free(&f);
     fixture_init(&f, script_model("[{\"text\":\"\",\"usage\":{\"cost_usd\":null}}]"));
     say(&f, "x");
@@ -161,10 +179,11 @@ static void test_failures(void **state)
 {
     (void)state;
     fixture f;
-    fixture_init(&f, script_model(
-        "[{\"when\":{\"last\":\"wait\"},\"text\":\"ab\",\"error\":{\"class\":\"wait\",\"code\":\"rate\",\"message\":\"m\","
-        "\"after\":\"2s\"}},{\"when\":{\"last\":\"cut\"},\"text\":\"ab\",\"cut\":true},{\"when\":{\"last\":\"plain\"},"
-        "\"error\":{}}]"));
+    fixture_init(&f, script_model("[{\"when\":{\"last\":\"wait\"},\"text\":\"ab\",\"error\":{"
+                                  "\"class\":\"wait\",\"code\":\"rate\",\"message\":\"m\","
+                                  "\"after\":\"2s\"}},{\"when\":{\"last\":\"cut\"},\"text\":\"ab\","
+                                  "\"cut\":true},{\"when\":{\"last\":\"plain\"},"
+                                  "\"error\":{}}]"));
     pw_part *part = (pw_part *)(uintptr_t)say(&f, "wait")->parts;
     expect_play(&f, "D(ab)FAILED 1 rate: m until=2000");
     part->text = PW_STR("cut");
@@ -208,7 +227,8 @@ static void test_scripts_are_checked(void **state)
     (void)state;
     const char *const table[][2] = {
         {"[]", NULL},
-        {"[{\"when\":{},\"delay\":5,\"pace\":\"1s\",\"chunk\":1,\"repeat\":0,\"cut\":false}]", NULL},
+        {"[{\"when\":{},\"delay\":5,\"pace\":\"1s\",\"chunk\":1,\"repeat\":0,\"cut\":false}]",
+         NULL},
         {"{}", "model.script: expected an array"},
         {"[1]", "script[0]"},
         {"[{},{\"txt\":\"x\"}]", "model.script[1].txt: there is no such option"},
@@ -222,7 +242,8 @@ static void test_scripts_are_checked(void **state)
         {"[{\"stop\":\"stopped\"}]", "there is no stop reason stopped"},
         {"[{\"error\":{\"class\":\"bad\"}}]", "error.class"},
         {"[{\"error\":{\"after\":\"x\"}}]", "error.after"},
-        {"[{\"calls\":[{\"name\":\"a\"},{\"arguments\":{}}]}]", "model.script[0].calls[1].name is missing"},
+        {"[{\"calls\":[{\"name\":\"a\"},{\"arguments\":{}}]}]",
+         "model.script[0].calls[1].name is missing"},
         {"[{\"usage\":{\"cost_usd\":\"free\"}}]", "usage.cost_usd"},
         {"[{\"usage\":{\"input_tokens\":-1}}]", "usage.input_tokens"},
     };
@@ -231,7 +252,8 @@ static void test_scripts_are_checked(void **state)
         pw_arena_init(&arena, &pw_heap, 0, 0);
         const pw_json *model = NULL;
         pw_error error = {.message = ""};
-        assert_int_equal(pw_json_parse(&arena, pw_str_from(script_model(table[i][0])), 0, &model, NULL), PW_OK);
+        assert_int_equal(
+            pw_json_parse(&arena, pw_str_from(script_model(table[i][0])), 0, &model, NULL), PW_OK);
         const pw_status status = pw_provider_scripted.check(model, &arena, &error);
         assert_int_equal(status, table[i][1] ? PW_INVALID : PW_OK);
         if (table[i][1]) {

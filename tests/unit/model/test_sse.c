@@ -1,4 +1,5 @@
-/* The reader of server-sent events: every line of PROVIDERS.md 2, and every way to cut the input. */
+/* The reader of server-sent events: every line of PROVIDERS.md 2, and every way to cut the input.
+ */
 #include "support.h"
 
 #include <string.h>
@@ -56,7 +57,8 @@ static void expect_events(const char *input, const char *events_told)
         for (size_t second = first; second <= text.len; second++) {
             char *got = read_events(text, first, second);
             if (strcmp(got, events_told) != 0) {
-                fail_msg("%s cut at %zu and %zu: %s, not %s", input, first, second, got, events_told);
+                fail_msg("%s cut at %zu and %zu: %s, not %s", input, first, second, got,
+                         events_told);
             }
             free(got);
         }
@@ -76,8 +78,12 @@ static void test_P2_line_ends(void **state)
 static void test_P2_byte_order_mark(void **state)
 {
     (void)state;
-    expect_events("\xEF\xBB\xBF" "data: a\n\n", "<|a>.");
-    expect_events("data: a\n\n\xEF\xBB\xBF" "data: b\n\n", "<|a>."); /* only at the very start */
+    expect_events("\xEF\xBB\xBF"
+                  "data: a\n\n",
+                  "<|a>.");
+    expect_events("data: a\n\n\xEF\xBB\xBF"
+                  "data: b\n\n",
+                  "<|a>."); /* only at the very start */
 }
 
 static void test_P2_comments_dispatch_nothing(void **state)
@@ -139,8 +145,7 @@ static void test_P13_9_characters_are_never_cut(void **state)
 static void test_P2_caps(void **state)
 {
     (void)state;
-    const pw_str inputs[] = {PW_STR_INIT("data: 0123456789\n\n"),
-                             PW_STR_INIT("0123456789012345"),
+    const pw_str inputs[] = {PW_STR_INIT("data: 0123456789\n\n"), PW_STR_INIT("0123456789012345"),
                              PW_STR_INIT("data: 012345\ndata: 678901\ndata: 234567\n\n"),
                              PW_STR_INIT("event: 012345678901234567\n\n")};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
