@@ -154,7 +154,7 @@ static pw_str header(const pw_anthropic_fault *fault, const char *name)
             return pw_str_trim(fault->headers[i].value);
         }
     }
-    return PW_STR_NONE;
+    return PW_STR("");
 }
 
 /* "12" or "12.5", times `unit` milliseconds. */
