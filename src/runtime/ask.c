@@ -236,11 +236,24 @@ static void heard_bytes(pw_loop *loop, pw_running *running, const pw_http_event 
     }
 }
 
+/* A stream that broke was paid for as far as it came: its usage counts (G1, G6). */
+static void end_broken(pw_loop *loop, pw_running *running, pw_failure failure)
+{
+    const pw_reply *reply = NULL;
+    pw_failure so_far = {.usage = PW_USAGE_UNKNOWN};
+    if (running->stream && good_status(running->status)) {
+        pw_status status =
+            running->provider->end(running->stream, &running->endpoint, &reply, &so_far);
+        failure.usage = status == PW_OK ? reply->usage : so_far.usage;
+    }
+    end_failed(loop, running, failure);
+}
+
 static void heard_end(pw_loop *loop, pw_running *running)
 {
     running->endpoint.now_ms = pw_now_ms();
     if (running->give_up) {
-        end_failed(loop, running, broken_off(running->give_up));
+        end_broken(loop, running, broken_off(running->give_up));
     } else if (good_status(running->status)) {
         const pw_reply *reply = NULL;
         pw_failure failure = pw_transport_failure("cut_off", PW_STR("the answer ended early"));
@@ -277,11 +290,11 @@ void pw_model_heard(void *context, const pw_http_event *event)
         break;
     case PW_HTTP_BROKEN:
         if (running->give_up) {
-            end_failed(loop, running, broken_off(running->give_up));
+            end_broken(loop, running, broken_off(running->give_up));
         } else {
             pw_str message = PW_STR("the connection broke");
             (void)pw_arena_dup(&running->arena, event->message, &message);
-            end_failed(loop, running, pw_transport_failure(event->code, message));
+            end_broken(loop, running, pw_transport_failure(event->code, message));
         }
         break;
     }

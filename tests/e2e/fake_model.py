@@ -33,19 +33,21 @@ The first rule whose matchers all hold answers; none: a text that says so. Match
 A reply is made of content:
     "thinking": TEXT, "text": TEXT, "calls": [{"name", "input": {...}, "id"?}]     in this order, or
     "blocks": [{"thinking": T, "signature"?: S} | {"redacted": DATA} | {"text": T} |
-               {"tool_use": NAME, "input": {...}, "id"?: ID, "json"?: RAW TEXT} | {"raw": BLOCK}]
+               {"tool_use": NAME, "input": {...}, "id"?: ID, "json"?: RAW TEXT, "open"?: true} | {"raw": BLOCK}]
+                          open: the block's end is not sent, as when max_tokens cuts it
     "stop": REASON        default tool_use when there are calls, else end_turn; null: none is sent
     "stop_sequence", "stop_details", "usage": {...}, "message_id", "model"
   In texts {{last}} is the text of the last message, {{n}} the number of this request, {{marker}} its marker.
 of pacing:
     "delay": s            before the head          "chunk": n     characters in a delta (20)
     "write": n            bytes in a write         "pace": s      before each event
+    "newline": "\\r\\n"     between lines             "ascii": true  \\uXXXX escapes, lone surrogates too
     "stall": {"after": k events, "for": s, "ping": s}      silence, or pings only
 of breakage:
     "cut": {"after": n bytes of the body, "how": "rst" | "fin"}
     "in_band": {"after": k events, "type", "message"}      an error event, then the end
     "unfinished": true    no message_stop at the end
-    "status": 529, "headers": {...}, "error": {"type", "message", "details"?}      an HTTP error
+    "status": 529, "headers": {...}, "error": {"type", "message", "details"?} or "body": TEXT      an HTTP error
 or of something else whole:
     "file": PATH          a recorded body, with "write"
     "body": TEXT, "content_type": TEXT
@@ -433,7 +435,7 @@ class Answer:
             return part["raw"]
         value = self.fill_all(part.get("input", {}))
         return {"type": "tool_use", "id": part.get("id", "toolu_fm_%d_%d" % (self.number, k)),
-                "name": part["tool_use"], "input": value,
+                "name": part["tool_use"], "input": value, " open": part.get("open", False),
                 " json": part["json"] if "json" in part else ("" if value == {} else json.dumps(value))}
 
     def whole_blocks(self):
@@ -490,17 +492,20 @@ class Answer:
             yield {"type": "ping"}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
+        if not block.get(" open"):
+            yield {"type": "content_block_stop", "index": index}
 
     def pieces(self, text):
         size = self.reply.get("chunk", 20)
         return [text[i:i + size] for i in range(0, len(text), size)]
 
     @staticmethod
-    def encode(event):
+    def encode(event, reply=None):
         """With trailing blanks now and then, as the provider pads."""
-        text = json.dumps(event, ensure_ascii=False)
-        return ("event: %s\ndata: %s%s\n\n" % (event["type"], text, " " * (len(text) % 5))).encode()
+        reply = reply or {}
+        text = json.dumps(event, ensure_ascii=reply.get("ascii", False))
+        lines = "event: %s\ndata: %s%s\n\n" % (event["type"], text, " " * (len(text) % 5))
+        return lines.replace("\n", reply.get("newline", "\n")).encode()
 
 
 def signed_blocks(stream):
@@ -627,6 +632,10 @@ class Connection:
         await self.send(head.encode("latin-1") + b"\r\n" + body)
 
     async def play(self, reply, answer):
+        if "status" in reply and "body" in reply:
+            await self.whole(reply["status"], reply["body"].encode(), reply.get("content_type", "text/plain"),
+                             reply.get("headers"))
+            return "error"
         if "status" in reply:
             error = reply.get("error", {})
             raise Refusal(error.get("message", "scripted"), reply["status"], error.get("type", "api_error"),
@@ -644,7 +653,7 @@ class Connection:
             with open(reply["file"], "rb") as file:
                 pieces = [file.read()]
         else:
-            pieces = [Answer.encode(e) for e in answer.events()]
+            pieces = [Answer.encode(e, reply) for e in answer.events()]
         for k, piece in enumerate(pieces):
             if "in_band" in reply and k == reply["in_band"].get("after", 0):
                 error = {k: v for k, v in reply["in_band"].items() if k != "after"}

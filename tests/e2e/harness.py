@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+from fake_model import FakeModel
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(os.environ.get("PAWL_BIN", os.path.join(ROOT, "build", "src", "cli", "pawl")))
 
@@ -92,9 +94,16 @@ class World:
             return [tuple((line.rstrip("\n").split(" ") + ["", ""])[:3]) for line in file]
 
     def query(self, sql, *parameters):
+        """Rows; none while the store is not there yet."""
+        if not os.path.exists(self.database):
+            return []
         connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=20)
         try:
             return connection.execute(sql, parameters).fetchall()
+        except sqlite3.OperationalError as wrong:
+            if "no such table" in str(wrong):
+                return []
+            raise
         finally:
             connection.close()
 
@@ -102,6 +111,70 @@ class World:
         """The journal: a list of (seq, kind, turn, step, body as an object)."""
         rows = self.query("select seq, kind, turn, step, body from pawl_journal order by session, seq")
         return [(seq, k, turn, step, json.loads(body)) for seq, k, turn, step, body in rows if kind is None or k == kind]
+
+
+class Claude(World):
+    """A world whose agent `a` asks the strict fake model."""
+
+    def __init__(self, script, tools=(), model=None, files=None, **more):
+        super().__init__()
+        self.fm = FakeModel(script).__enter__()
+        self.environment["ANTHROPIC_API_KEY"] = "sk-ant-api03-testing-only"
+        options = {"provider": "anthropic", "name": "claude-test-1", "max_tokens": 4096, "base_url": self.fm.url, **(model or {})}
+        self.definition = {"name": "a", "model": options, "tools": list(tools), **more}
+        self.files = files
+        self.agent("a", self.definition, files=files)
+
+    def __exit__(self, *_):
+        self.fm.__exit__()
+        super().__exit__()
+
+    @staticmethod
+    def command(prompt, session="s", request=None, *more):
+        return ("run", "-a", "a", "-s", session, *(("--request-id", request) if request else ()), *more, prompt)
+
+    def ask(self, prompt, session="s", request=None, *more, check=0, **options):
+        """One turn to its end."""
+        return self.json(*self.command(prompt, session, request, *more), check=check, **options)
+
+    def watch(self, prompt, session="s", request=None, *more, check=0, **options):
+        """One turn to its end, with its events: (turn, [(id, name, data)])."""
+        _, out, _ = self.run(*self.command(prompt, session, request, *more), "--json", check=check, **options)
+        return events_of(out)[::-1]
+
+    def bodies(self, marker=""):
+        return [r["body"] for r in self.fm.requests if r["marker"] == marker]
+
+    def conversations(self, marker=""):
+        """Of each request, the bytes up to the end of its last message."""
+        return [body[:body.rindex("]}")] for body in self.bodies(marker)]
+
+    def refusals(self, *scripted):
+        """What the model refused, but for the messages of scripted errors."""
+        return [(n, message) for n, message in self.fm.refused if message not in scripted]
+
+
+def events_of(out):
+    """Standard output of a watch: ([(id, name, data)], the turn at its end or None)."""
+    events, turn = [], None
+    for line in out.splitlines():
+        value = json.loads(line)
+        if "event" in value:
+            events.append((value.get("id") or "", value["event"], value["data"]))
+        else:
+            turn = value
+    return events, turn
+
+
+def folded(events):
+    """The text that a follower shows in the end: deltas, taken back where they were discarded."""
+    text = ""
+    for _, name, data in events:
+        if name == "message.delta":
+            text += data["text"]
+        elif name in ("message.restarted", "action.requested", "turn.started"):
+            text = ""
+    return text
 
 
 def kill(process):

@@ -248,8 +248,7 @@ class Storage(unittest.TestCase):
             world.agent("a", {"name": "a", "model": scripted({"text": "Hi."})})
             world.run(*RUN, check=0)
             store = sqlite3.connect(world.database)
-            version = store.execute("pragma user_version").fetchone()[0]
-            store.execute(f"pragma user_version = {version + 1}")
+            store.execute("update pawl_meta set value = cast(value as integer) + 1 where key = 'schema'")
             store.commit()
             store.close()
             before = open(world.database, "rb").read()
@@ -302,7 +301,8 @@ class Stops(unittest.TestCase):
 
     def test_case_P2_budget_deadline_and_iterations(self):
         with World() as world:
-            again = scripted({"calls": [call("act", "{{step}}")], "usage": {"input_tokens": 100, "output_tokens": 10, "cost_usd": 0.30}})
+            again = scripted(*({"when": {"step": step}, "calls": [call("act", str(step))], "usage": {"input_tokens": 100, "output_tokens": 10, "cost_usd": 0.30}}
+                               for step in range(1, 10)))
             for name, budget, state, reason, status in (
                     ("cost", {"max_cost_usd": 1.0}, "paused", "max_cost_usd", 3),
                     ("tokens", {"max_tokens": 250}, "paused", "max_tokens", 3),
