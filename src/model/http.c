@@ -374,6 +374,9 @@ static size_t on_read(char *to, size_t size, size_t count, void *ctx)
 {
     transfer *t = ctx;
     size_t room = size * count, given = 0, begin = 0;
+    if (t->mark) { /* after an abort the caller's bytes are not looked at */
+        return CURL_READFUNC_ABORT;
+    }
     for (size_t i = 0; i < 3 && given < room; i++) {
         const size_t end = begin + t->body[i].len;
         if (t->body_sent < end) {
