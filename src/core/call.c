@@ -345,7 +345,9 @@ static pw_status begin_plain(pw_session *s, size_t i, const pw_tool_declaration 
     }
     pw_tool_call *to;
     PW_TRY(new_tool_call(s, i, tool, effects, &to));
-    to->limit_ms = limit_ms >= 0 ? limit_ms : to->limit_ms;
+    if (limit_ms >= 0 && limit_ms < to->limit_ms) { /* a clock set back gives no more time (J6) */
+        to->limit_ms = limit_ms;
+    }
     pw_effect *effect = pw_effect_add(s, PW_DO_TOOL);
     if (!effect) {
         return PW_NOMEM;

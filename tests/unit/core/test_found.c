@@ -86,12 +86,31 @@ static void test_D8_a_late_result_belongs_to_the_turn_of_its_call(void **state)
     h_free(&h);
 }
 
+/* The clock is set back between the intent of a once call and its beginning: its limit is still the tool's. */
+static void test_J6_a_clock_set_back_gives_a_call_no_more_time(void **state)
+{
+    (void)state;
+    harness h;
+    h_new(&h, h_agent);
+    h_say(&h, "r1", "send it");
+    h_inbox(&h);
+    h_commit(&h);
+    h_call(&h, "send", "{}");
+    assert_non_null(h.append);
+    h_time(&h, h.now - 600000);
+    h_commit_all(&h);
+    assert_int_equal(h.tool->effects, PW_EFFECTS_ONCE);
+    assert_true(h.tool->limit_ms > 0 && h.tool->limit_ms <= h.tool->tool->limit_ms);
+    h_free(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_C4_a_reload_amid_sealing_still_seals),
         cmocka_unit_test(test_C4_taken_by_name_tries_again),
         cmocka_unit_test(test_D8_a_late_result_belongs_to_the_turn_of_its_call),
+        cmocka_unit_test(test_J6_a_clock_set_back_gives_a_call_no_more_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
