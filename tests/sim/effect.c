@@ -181,6 +181,28 @@ static bool tool_effect(sim *s, sim_call *c)
 
 /* --- Both */
 
+/* The same last input once more: a call that is over ignores it. */
+static void again(sim *s, int32_t index)
+{
+    sim_call *c = &s->calls[index];
+    sim_live *l = s->owners[c->owner].lives[c->session];
+    if (!c->ended || !l || !l->opened || !s->owners[c->owner].alive ||
+        sim_chance(s, 0xa9a1, c->call, 12) != 0) {
+        return;
+    }
+    if (!c->model) {
+        pw_tool_outcome outcome = {.kind = PW_TOOL_RESULT, .json = PW_STR("\"again\"")};
+        life_step(s, l, &(pw_input){.kind = PW_IN_TOOL_RESULT,
+                                    .tool = {.call = c->call, .outcome = &outcome}});
+    } else if (c->said->fails) {
+        life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_FAILED,
+                                    .failed = {.call = c->call, .failure = &c->said->failure}});
+    } else {
+        life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_REPLY,
+                                    .reply = {.call = c->call, .reply = &c->said->reply}});
+    }
+}
+
 void call_deliver(sim *s, sim_live *l, sim_call *c)
 {
     c->held = false;
@@ -192,6 +214,8 @@ void call_deliver(sim *s, sim_live *l, sim_call *c)
     c = &s->calls[index];
     if (on && c->model && !c->ended) {
         call_at(s, c, s->now + c->said->piece_ms);
+    } else if (on) {
+        again(s, index);
     }
 }
 
@@ -277,6 +301,7 @@ static void do_append(sim *s, sim_live *l, const pw_append *append)
         l->inbox_at_append = l->inbox_max_n;
     }
     l->append = append;
+    l->ends_again = false;
     l->executed = false;
     l->answer = PW_OK;
     if (s->plan->bug == BUG_TELL_EARLY) {

@@ -99,7 +99,8 @@ bool life_inbox(sim *s, sim_live *l)
     for (size_t i = 0; i < inbox.count; i++) {
         sim_turn *t = inbox.rows[i].kind == PW_INBOX_CANCEL
                           ? ledger_turn(ledger, inbox.rows[i].request_id) : NULL;
-        if (t && !t->ended_seq && !(l->append && l->append->turn_ended_seq) && !l->sealing) {
+        bool ending = l->ends_again || (l->append && l->append->turn_ended_seq);
+        if (t && !t->ended_seq && !ending && !l->sealing && l->epoch == ledger->epoch) {
             t->must_cancel = true;
             l->cancel_of = sim_hash(t->id, 1);
         }

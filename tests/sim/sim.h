@@ -236,6 +236,7 @@ typedef struct sim_live { /* a session in an owner's memory */
     pw_str body;             /* of a transaction */
     bool tool_failed;        /* the transaction's tool ended otherwise */
     bool opened, more, gone, drained, fenced, sealing;
+    bool ends_again;         /* an append that ends the turn was not committed: it will be given again as it is */
     uint64_t looked_n, inbox_max_n, inbox_at_append;
     int64_t wake_at_ms;
     uint64_t wake_version;

@@ -222,9 +222,11 @@ void writer_answer(sim *s, int32_t owner, uint64_t serial)
     }
     const pw_append *a = l->append;
     const pw_tool_call *transact = l->transact;
+    const uint64_t ticket = a->ticket;
     l->append = NULL;
     l->transact = NULL;
     pw_status status = l->answer;
+    l->ends_again = status == PW_NOT_COMMITTED && a->turn_ended_seq != 0;
     if (status == PW_UNKNOWN && s->plan->bug == BUG_UNKNOWN_IS_OK) {
         status = l->answer = PW_OK;
         s->planted = true;
@@ -246,6 +248,12 @@ void writer_answer(sim *s, int32_t owner, uint64_t serial)
     } else if (status == PW_OK) {
         answer_yes(s, l, a, l->body);
     } else {
-        answer_not(s, l, a->ticket, status);
+        answer_not(s, l, ticket, status);
+    }
+    /* An answer to a ticket that is over is ignored. */
+    if (!s->failed && life_current(s, l) && !l->fenced && status == PW_OK &&
+        sim_chance(s, 0x71c, ticket + serial, 10) == 0) {
+        life_step(s, l, &(pw_input){.kind = PW_IN_NOT_APPENDED,
+                                    .not_appended = {.ticket = ticket, .status = PW_FENCED}});
     }
 }
