@@ -61,7 +61,7 @@ pw_status pw_anthropic_block_new(pw_model_stream *, int64_t index, const pw_json
 pw_status pw_anthropic_reply_make(pw_model_stream *);
 /* A whole message object, as sent to a request that did not stream: blocks, stop and usage. */
 pw_status pw_anthropic_message_take(pw_model_stream *, const pw_json *message);
-void pw_anthropic_usage_take(pw_usage *, const pw_json *usage);
+void pw_anthropic_usage_take(pw_usage *usage, const pw_json *said);
 /* Remembers the first failure only. `text` is copied. */
 pw_status pw_anthropic_fail(pw_model_stream *, const pw_json *error);
 pw_status pw_anthropic_unreadable(pw_model_stream *, const char *what);

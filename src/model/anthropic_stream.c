@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 
 #define FIRST_BLOCK 1024
+#define EVENT_BLOCK 4096 /* holds the tree of an ordinary event: reading one allocates nothing */
 #define MOST_TOKENS INT64_C(100000000000)
 
 /* --- Life
@@ -26,7 +27,7 @@ pw_status pw_anthropic_stream_new(const pw_allocator *allocator, pw_model_stream
     *s = (pw_model_stream){.allocator = allocator, .usage = PW_USAGE_UNKNOWN};
     pw_sse_init(&s->sse, allocator, PW_SSE_MAX_EVENT);
     pw_arena_init(&s->kept, allocator, FIRST_BLOCK, 0);
-    pw_arena_init(&s->scratch, allocator, FIRST_BLOCK, 0);
+    pw_arena_init(&s->scratch, allocator, EVENT_BLOCK, 0);
     pw_arena_init(&s->deltas, allocator, FIRST_BLOCK, 0);
     pw_buffer_init(&s->object, allocator, PW_ANTHROPIC_MAX_REPLY);
     *ret = s;
