@@ -67,9 +67,13 @@ static pw_status keep_part(const pw_reply *reply, size_t at, pw_arena *arena, pw
     *part = reply->parts[at];
     PW_TRY(keep_text(arena, part->text, &part->text));
     bool fit = false;
-    if (part->raw.len > 0 && pw_utf8_valid(part->raw)) {
-        fit = pw_json_valid(part->raw) && pw_value_depth(part->raw) <= PW_VALUE_DEPTH_MAX;
+    pw_str raw = part->raw;
+    if (raw.len > 0 && pw_utf8_valid(raw)) {
+        PW_TRY(pw_value_clean(arena, raw, &raw, &fit));
     }
+    /* A signature holds for the very bytes that were signed: mended thinking is worth nothing (C8). */
+    fit = fit && (part->kind != PW_PART_THINKING || raw.ptr == part->raw.ptr);
+    part->raw = raw;
     if (fit) {
         PW_TRY(pw_arena_dup(arena, part->raw, &part->raw));
     } else {

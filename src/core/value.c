@@ -26,28 +26,46 @@ size_t pw_value_depth(pw_str json)
     return deepest;
 }
 
-/* False when nothing in the text can need mending: no escape that may be half a pair or a NUL, and valid UTF-8. */
-static bool may_need_mending(pw_str json)
+/* The unit that `\uXXXX` at `at` names; -1: there is no such escape. */
+static int32_t escaped_unit(pw_str json, size_t at)
+{
+    if (at + 6 > json.len || json.ptr[at] != '\\' || json.ptr[at + 1] != 'u') {
+        return -1;
+    }
+    int32_t unit = 0;
+    for (size_t i = at + 2; i < at + 6; i++) {
+        const char c = json.ptr[i];
+        const int32_t digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+        unit = unit * 16 + digit;
+    }
+    return unit;
+}
+
+/* Is there an escape of half a pair or of a NUL, or invalid UTF-8? Escapes stand in strings alone. */
+static bool needs_mending(pw_str json)
 {
     for (size_t i = 0; i + 1 < json.len; i++) {
         if (json.ptr[i] != '\\') {
             continue;
         }
-        i++;
-        if (json.ptr[i] != 'u' || i + 4 >= json.len) {
-            continue;
-        }
-        const char *hex = json.ptr + i + 1;
-        if (hex[0] == 'd' || hex[0] == 'D' || memcmp(hex, "0000", 4) == 0) {
+        const int32_t unit = escaped_unit(json, i), next = escaped_unit(json, i + 6);
+        if (unit == 0 || (unit >= 0xDC00 && unit <= 0xDFFF)) {
             return true;
         }
+        if (unit >= 0xD800 && unit <= 0xDBFF) {
+            if (next < 0xDC00 || next > 0xDFFF) {
+                return true;
+            }
+            i += 6;
+        }
+        i += unit >= 0 ? 5 : 1;
     }
     return !pw_utf8_valid(json);
 }
 
 pw_status pw_value_clean(pw_arena *arena, pw_str json, pw_str *ret, bool *ret_fit)
 {
-    if (!may_need_mending(json)) {
+    if (!needs_mending(json)) {
         *ret_fit = pw_json_valid(json) && pw_value_depth(json) <= PW_VALUE_DEPTH_MAX;
         *ret = json;
         return PW_OK;

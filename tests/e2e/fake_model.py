@@ -147,7 +147,7 @@ class Strict:
         self.loops = {}   # model and calls → thinking blocks sent with them
 
     def remember(self, model, blocks):
-        thinking = [b for b in blocks if b["type"] in ("thinking", "redacted_thinking")]
+        thinking = [b for b in blocks if b["type"] == "redacted_thinking" or b.get("signature")]  # unsigned: worth nothing
         for block in thinking:
             self.signed[block.get("signature") or block.get("data")] = canonical(block)
         calls = [b for b in blocks if b["type"] == "tool_use"]
@@ -432,7 +432,7 @@ class Answer:
         if "text" in part:
             return {"type": "text", "text": self.fill(part["text"])}
         if "raw" in part:
-            return part["raw"]
+            return {"signature": "", **part["raw"]} if part["raw"].get("type") == "thinking" else part["raw"]
         value = self.fill_all(part.get("input", {}))
         return {"type": "tool_use", "id": part.get("id", "toolu_fm_%d_%d" % (self.number, k)),
                 "name": part["tool_use"], "input": value, " open": part.get("open", False),
@@ -482,7 +482,7 @@ class Answer:
         elif kind == "thinking":
             empty["thinking"] = empty["signature"] = ""
             deltas = [{"type": "thinking_delta", "thinking": t} for t in self.pieces(block["thinking"])]
-            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            deltas += [{"type": "signature_delta", "signature": block["signature"]}] if block["signature"] else []
         elif kind == "tool_use":
             empty["input"] = {}
             deltas = [{"type": "input_json_delta", "partial_json": ""}]

@@ -84,7 +84,7 @@ class World:
     def json(self, *arguments, check=0, **options):
         """The program with --json: the last line of its output, parsed."""
         _, out, _ = self.run(*arguments, "--json", check=check, **options)
-        return json.loads(out.strip().splitlines()[-1])
+        return json.loads(out.strip().split("\n")[-1])
 
     def ledger(self):
         """Effects that happened: a list of (tool, id, key)."""
@@ -157,7 +157,7 @@ class Claude(World):
 def events_of(out):
     """Standard output of a watch: ([(id, name, data)], the turn at its end or None)."""
     events, turn = [], None
-    for line in out.splitlines():
+    for line in filter(None, out.split("\n")):
         value = json.loads(line)
         if "event" in value:
             events.append((value.get("id") or "", value["event"], value["data"]))
