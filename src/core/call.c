@@ -569,7 +569,7 @@ pw_status pw_ghost_new(pw_session *s, pw_ghost **ret)
 static pw_status ghost_ended(pw_session *s, pw_ghost *ghost, const pw_tool_outcome *outcome)
 {
     ghost->answered = true;
-    if (ghost->effects == PW_EFFECTS_NONE) {
+    if (ghost->effects == PW_EFFECTS_NONE || ghost->turn.len == 0) {
         ghost->over = true;
         return PW_OK;
     }

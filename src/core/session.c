@@ -394,12 +394,11 @@ static pw_status take_opened(pw_session *s, const pw_opened *opened)
     s->v.max_attempts = opened->max_attempts;
     s->v.pinned = opened->pinned;
     s->v.today = opened->today;
-    if (!s->d.turn.open) {
-        return PW_OK;
-    }
-    s->v.attempt_due = opened->cause != PW_CAUSE_NEW;
+    s->v.attempt_due = s->d.turn.open && opened->cause != PW_CAUSE_NEW;
     PW_TRY(pw_calls_live(s));
-    if (s->d.turn.closed_count < s->d.turn.call_count) {
+    if (!s->d.turn.open) {
+        PW_ASSERT(s->v.phase == PW_PHASE_NONE);
+    } else if (s->d.turn.closed_count < s->d.turn.call_count) {
         pw_phase_move(s, PW_PHASE_RUNNING);
     } else if (s->d.turn.wait_until_ms >= 0) {
         pw_phase_move(s, PW_PHASE_WAITING);
