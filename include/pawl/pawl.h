@@ -146,12 +146,15 @@ int32_t pawl_withdraw(pawl *, pawl_str session, pawl_str request_id, pawl_doc **
  * Path segments are percent-encoded. PAWL_NOT_FOUND, PAWL_INVALID (names the parameter). */
 int32_t pawl_read(pawl *, pawl_str path, pawl_doc **ret, pawl_error *);
 
-/* `what`: "verify", "verify?rebuild=1", "doctor": an object {"ok":bool,"checks":[{"name","ok","detail"}]}. */
+/* `what`: "verify", "verify?rebuild=1", "doctor": an object {"ok":bool,"checks":[{"name","ok","detail"}]}; "counters": of this handle,
+ * {"commits": transactions asked of the store so far}. */
 int32_t pawl_inspect(pawl *, pawl_str what, pawl_doc **ret, pawl_error *);
 
 pawl_str pawl_doc_text(const pawl_doc *); /* NUL-terminated */
 /* A member by path, like "usage.input_tokens" or "items.0.id": a string's text, otherwise the JSON of the value. PAWL_NOT_FOUND. */
 int32_t pawl_doc_get(const pawl_doc *, const char *path, pawl_str *ret);
+/* A document from any JSON text (copied), so that an event's data can be picked apart too. PAWL_INVALID: not JSON. */
+int32_t pawl_doc_parse(pawl_str json, pawl_doc **ret, pawl_error *);
 void pawl_doc_free(pawl_doc *);
 
 /* --- Events: pulled, so that a slow reader slows nobody (M3) --------------------------------------- */

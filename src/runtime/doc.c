@@ -30,6 +30,12 @@ int32_t pw_doc_new(pw_str json, pawl_doc **ret, pawl_error *error)
     return PAWL_OK;
 }
 
+int32_t pawl_doc_parse(pawl_str json, pawl_doc **ret, pawl_error *error)
+{
+    int32_t code = pw_doc_new((pw_str){json.ptr, json.len}, ret, error);
+    return code == PAWL_INTERNAL ? PW_FAIL((pw_error *)error, PW_INVALID, "the text is not JSON") : code;
+}
+
 pawl_str pawl_doc_text(const pawl_doc *doc)
 {
     return doc ? (pawl_str){doc->text.ptr, doc->text.len} : (pawl_str){"", 0};

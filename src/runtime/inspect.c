@@ -91,8 +91,7 @@ static void check_store(inspection *i)
     pw_store_traits t = pw_store_traits_get(i->p->store);
     pw_buffer *d = detail(i);
     pw_buffer_format(d, "%s %s", t.name, t.version ? t.version : "");
-    pw_buffer_format(d, "; transactional tools %s; several processes %s", t.transactions ? "possible" : "not possible",
-                     t.many_processes ? "may share it" : "may not share it");
+    pw_buffer_format(d, "; several processes %s", t.many_processes ? "may share it" : "may not share it");
     if (i->p->options.store.len > 0) {
         pw_buffer_format(d, "; %.*s", (int)i->p->options.store.len, i->p->options.store.ptr);
     }
@@ -259,8 +258,14 @@ static pw_status inspect(inspection *i, pw_str what, pw_error *error)
 {
     bool rebuild = pw_str_is(what, "verify?rebuild=1");
     bool verify = rebuild || pw_str_is(what, "verify");
+    if (pw_str_is(what, "counters")) {
+        pw_json_object(i->w);
+        pw_json_put_i64(i->w, "commits", i->p->writer ? (int64_t)pw_writer_commits(i->p->writer) : 0);
+        pw_json_object_end(i->w);
+        return i->w->out->failed;
+    }
     if (!verify && !pw_str_is(what, "doctor")) {
-        return PW_FAIL(error, PW_INVALID, "what: is not one of verify, verify?rebuild=1, doctor");
+        return PW_FAIL(error, PW_INVALID, "what: is not one of verify, verify?rebuild=1, doctor, counters");
     }
     if (rebuild && !i->p->writer) {
         return PW_FAIL(error, PW_MISUSE, "a store opened read-only cannot be rebuilt");

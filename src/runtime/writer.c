@@ -24,6 +24,7 @@ struct pw_writer {
     pw_op *ops;
     size_t capacity;
     int64_t looked_ms;
+    atomic_uint_fast64_t commits; /* read by anybody */
 };
 
 /* Has anybody else committed? Told to whoever waits for it; a hint only. */
@@ -109,6 +110,7 @@ static void execute_all(pw_writer *writer, pw_job *first)
         if (first->transact) {
             pw_job *next = first->next;
             pw_store_transact(writer->p->store, first->transact);
+            atomic_fetch_add_explicit(&writer->commits, 1, memory_order_relaxed);
             first->done(first);
             first = next;
             continue;
@@ -120,6 +122,7 @@ static void execute_all(pw_writer *writer, pw_job *first)
             end = end->next;
         } while (end && !end->transact && count + end->count <= BATCH_MAX);
         execute_together(writer, first, end, count);
+        atomic_fetch_add_explicit(&writer->commits, 1, memory_order_relaxed);
         answer(first, end);
         first = end;
     }
@@ -225,6 +228,11 @@ void pw_writer_give(pw_writer *writer, pw_job *job)
 {
     job->next = NULL;
     pw_writer_give_all(writer, job);
+}
+
+uint64_t pw_writer_commits(pw_writer *writer)
+{
+    return atomic_load_explicit(&writer->commits, memory_order_relaxed);
 }
 
 bool pw_writer_here(const pw_writer *writer)

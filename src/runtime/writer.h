@@ -23,6 +23,7 @@ pw_status pw_writer_new(pawl *, pw_writer **ret, pw_error *);
 void pw_writer_close(pw_writer *);            /* finishes what was given, then joins; NULL is fine */
 void pw_writer_give(pw_writer *, pw_job *);   /* any thread; never blocks on the store; the job's memory is the giver's until done */
 void pw_writer_give_all(pw_writer *, pw_job *first); /* a chain by `next`, ended by NULL, in its order: one hand-over for many */
+uint64_t pw_writer_commits(pw_writer *);       /* batches and transactions so far; any thread */
 bool pw_writer_here(const pw_writer *);        /* is the calling thread the writer? */
 /* Gives and waits for the answer: for API calls, never for the loop thread. */
 void pw_writer_do(pw_writer *, pw_op *ops, size_t count);
