@@ -525,8 +525,10 @@ static pw_store_traits sq_traits(const pw_store *store)
 static void sq_close(pw_store *store)
 {
     sq_store *q = (sq_store *)store;
+    /* A store for reading alone has no writer to close after its readers: with no log there is nothing to write either. */
+    bool tidy = q->read_only && sq_log_size(q->path) == 0;
     for (size_t i = 0; i < SQ_READERS; i++) {
-        sq_conn_close(&q->readers[i], false);
+        sq_conn_close(&q->readers[i], tidy);
     }
     /* One closes after the other, so that the last one knows that it is the last. */
     bool locked = q->lock.fd >= 0 && sq_lock_write(&q->lock, 10 * WAIT_MS) == PW_OK;

@@ -112,8 +112,7 @@ static int prepare(sq_conn *c, const char *sql, sqlite3_stmt **ret)
 pw_status sq_conn_open(sq_conn *c, const char *path, sq_mode mode, pw_error *error)
 {
     int flags = SQLITE_OPEN_NOMUTEX;
-    flags |= mode == SQ_READ_ONLY || mode == SQ_IMMUTABLE ? SQLITE_OPEN_READONLY
-                                                          : SQLITE_OPEN_READWRITE;
+    flags |= mode == SQ_IMMUTABLE ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     flags |= mode == SQ_WRITER ? SQLITE_OPEN_CREATE : 0;
     flags |= mode == SQ_IMMUTABLE ? SQLITE_OPEN_URI : 0;
     *c = (sq_conn){0};
@@ -296,9 +295,15 @@ static int integrity(sq_conn *c, pw_sql_run *run)
     return sqlite3_finalize(s);
 }
 
-static bool is_damage(int rc)
+/* A damaged page is what VERIFY looks for: a line of its report, not the end of it. */
+static int damage_told(sq_conn *c, pw_sql_run *run, int rc)
 {
-    return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
+    bool damage = (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
+    if (run->op->kind != PW_OP_VERIFY || !damage) {
+        return rc;
+    }
+    pw_sql_fault(run, pw_str_from(sqlite3_errmsg(c->db)));
+    return SQLITE_OK;
 }
 
 int sq_conn_run(sq_conn *c, pw_op *op, pw_arena *scratch, bool calm)
@@ -309,14 +314,10 @@ int sq_conn_run(sq_conn *c, pw_op *op, pw_arena *scratch, bool calm)
     pw_sql_start(&run, op, scratch);
     run.calm = calm;
     if (op->kind == PW_OP_VERIFY) {
-        rc = integrity(c, &run);
+        rc = damage_told(c, &run, integrity(c, &run));
     }
     while (rc == SQLITE_OK && pw_sql_next(&run, &st)) {
-        rc = statement(c, &run, &st);
-        if (op->kind == PW_OP_VERIFY && is_damage(rc)) {
-            pw_sql_fault(&run, pw_str_from(sqlite3_errmsg(c->db)));
-            rc = SQLITE_OK;
-        }
+        rc = damage_told(c, &run, statement(c, &run, &st));
     }
     if (rc == SQLITE_OK) {
         pw_sql_end(&run);

@@ -42,7 +42,7 @@ typedef struct sq_conn {
     bool tool_runs;    /* inside a transactional tool: the authorizer is strict */
 } sq_conn;
 
-typedef enum sq_mode { SQ_WRITER, SQ_READER, SQ_READ_ONLY, SQ_IMMUTABLE } sq_mode;
+typedef enum sq_mode { SQ_WRITER, SQ_READER, SQ_IMMUTABLE } sq_mode;
 pw_status sq_conn_open(sq_conn *, const char *path, sq_mode, pw_error *);
 void sq_conn_close(sq_conn *, bool checkpoint);
 int sq_conn_exec(sq_conn *, const char *sql); /* no rows wanted */
@@ -89,6 +89,7 @@ typedef struct sq_store {
 
 extern const pw_backend sq_backend;
 void sq_store_free(sq_store *); /* the memory only */
+int64_t sq_log_size(const char *path); /* bytes of <path>-wal; 0 when it is not there */
 int sq_wal_hook(void *ctx, sqlite3 *, const char *name, int pages);
 
 #endif

@@ -13,7 +13,7 @@ enum { OPEN_WAIT_MS = 5000 };
 
 /* --- looking */
 
-static int64_t size_of_log(const char *path)
+int64_t sq_log_size(const char *path)
 {
     char name[4096];
     struct stat st;
@@ -55,7 +55,7 @@ static pw_status look(const char *path, pw_error *error)
     int rc = schema_version(&c, &version);
     pw_status status = rc == SQLITE_OK ? version_check(version, error) : sq_trouble(&c, rc, error);
     /* Without a log a close changes nothing and takes its own files away; with one it would checkpoint. */
-    sq_conn_close(&c, size_of_log(path) == 0);
+    sq_conn_close(&c, sq_log_size(path) == 0);
     return status;
 }
 
@@ -133,14 +133,14 @@ static pw_status connect_writer(sq_store *q, pw_error *error)
     return rc == SQLITE_OK ? PW_OK : sq_trouble(&q->writer, rc, error);
 }
 
-/* For inspection only: creates nothing. */
+/* For inspection only. A log that is not there is made for as long as this is open, and taken away with it. */
 static pw_status connect_reader(sq_store *q, pw_error *error)
 {
     int64_t version = 0;
-    q->read_mode = SQ_READ_ONLY;
-    PW_TRY(sq_conn_open(&q->readers[0], q->path, SQ_READ_ONLY, error));
+    PW_TRY(sq_conn_open(&q->readers[0], q->path, SQ_READER, error));
     int rc = schema_version(&q->readers[0], &version);
-    if ((rc & 0xff) == SQLITE_CANTOPEN && size_of_log(q->path) == 0) {
+    int kind = rc & 0xff;
+    if ((kind == SQLITE_CANTOPEN || kind == SQLITE_READONLY) && sq_log_size(q->path) == 0) {
         /* No log, and no right to make one: nobody writes, and the file alone is the store. */
         sq_conn_close(&q->readers[0], false);
         q->read_mode = SQ_IMMUTABLE;

@@ -76,7 +76,7 @@ int kit_setup(void **state)
 int kit_teardown(void **state)
 {
     kit *k = *state;
-    pw_store_close(k->store);
+    kit_close(k);
     pw_arena_free(&k->arena);
     if (k->dir[0] != '\0') {
         kit_dir_remove(k->dir);
@@ -85,10 +85,16 @@ int kit_teardown(void **state)
     return 0;
 }
 
+void kit_close(kit *k)
+{
+    pw_store_close(k->store);
+    k->store = NULL;
+}
+
 void kit_reopen(kit *k)
 {
     if (k->dir[0] != '\0') {
-        pw_store_close(k->store);
+        kit_close(k);
         k->store = kit_open(k->url);
         assert_non_null(k->store);
     }

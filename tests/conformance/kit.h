@@ -29,6 +29,7 @@ extern const char *kit_scheme; /* "memory" or "sqlite" */
 int kit_setup(void **state);    /* cmocka: *state becomes a kit with an open store where `me` has joined */
 int kit_teardown(void **state);
 pw_store *kit_open(const char *url);
+void kit_close(kit *);
 void kit_reopen(kit *);         /* sqlite: close and open again; memory: nothing */
 void kit_dir_make(char dir[64]);
 void kit_dir_remove(const char *dir);
