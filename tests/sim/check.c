@@ -93,6 +93,7 @@ void check_append_asked(sim *s, sim_live *l, const pw_append *a)
     if (a->head.set && a->head.turn.len > 0) {
         check_reason(s, a->head.state, a->head.reason, a->head.turn);
     }
+    check_cancelled(s, l, a);
 }
 
 /* B6: the last model step's append is the end's. */
@@ -562,7 +563,9 @@ static void check_tool_budget(sim *s, const sim_ledger *l, const sim_step *step)
 {
     int64_t started = 0;
     for (int32_t i = 0; i < l->step_count; i++) {
-        started += l->steps[i].turn == step->turn && l->steps[i].starts > 0;
+        const sim_step *other = &l->steps[i]; /* a tool that went away in between is no call any more (C7) */
+        started += other->turn == step->turn && other->starts > 0 &&
+                   other->receipt != RECEIPT_MALFORMED;
     }
     const sim_turn *t = &l->turns[step->turn];
     if (step->starts == 0 && t->budget.max_tool_calls >= 0 && started >= t->budget.max_tool_calls) {
@@ -627,6 +630,7 @@ void check_tool(sim *s, sim_live *l, const pw_tool_call *call, bool transact)
         check_once(s, ledger, step);
     }
     if (!s->failed) {
+        check_repeats(s, ledger, step);
         check_arguments(s, ledger, step, call);
         check_company(s, l, step, call->effects);
         check_tool_budget(s, ledger, step);

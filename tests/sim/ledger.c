@@ -297,6 +297,10 @@ static void fold_call(reading *r, const pw_json *parts, const pw_json *part, int
     step->arguments = sim_dup(r->s, arguments ? arguments->raw : PW_STR_NONE);
     const pw_tool_declaration *tool = pw_definition_tool(r->turn->definition, step->name);
     step->known = tool != NULL;
+    step->n = n;
+    step->signature = sim_mix(sim_hash(step->name, 5),
+                              arguments ? world_value_hash(arguments->raw)
+                                        : sim_hash(pw_json_text(pw_json_get(part, "broken")), 6));
     step->effects = tool ? tool->effects : PW_EFFECTS_ONCE;
     step->message = l->message_count;
     for (int32_t i = 0; i + 1 < l->step_count; i++) {
@@ -486,6 +490,7 @@ static void fold_completed(reading *r)
     step->result = sim_dup(r->s, result ? result->raw : PW_STR_NONE);
     step->is_error = pw_json_true(pw_json_get(r->body, "is_error"));
     check_receipt(r, step);
+    check_refused_repeat(r->s, l, step);
     sim_message *m = &l->messages[step->message];
     m->seq = r->record->seq;
     m->text = step->result;
@@ -535,12 +540,9 @@ static void fold_ended(reading *r)
             bad(r, "B6", "the end names a message that is not the turn's");
         }
     }
-    int64_t iterations = pw_json_i64_or(pw_json_get(pw_json_get(r->body, "usage"), "iterations"), -1);
-    if (iterations != t->iterations) {
-        bad(r, "H2", "iterations are counted wrongly");
-    }
     t->state = state;
     t->reason = sim_dup(r->s, reason);
+    check_usage(r->s, l, t, r->body);
     t->ended_seq = r->record->seq;
     l->open = -1;
 }
@@ -573,6 +575,7 @@ static void fold_one(reading *r)
         if (number_of(r, "attempt", 0) != ++r->turn->attempts) {
             bad(r, "C4", "attempts are numbered wrongly");
         }
+        r->turn->lost += number_of(r, "lost", 0) != 0;
         break;
     case PW_RECORD_MODEL_COMPLETED:
         fold_model(r);

@@ -102,7 +102,7 @@ bool life_inbox(sim *s, sim_live *l)
         bool ending = l->ends_again || (l->append && l->append->turn_ended_seq);
         if (t && !t->ended_seq && !ending && !l->sealing && l->epoch == ledger->epoch) {
             t->must_cancel = true;
-            l->cancel_of = sim_hash(t->id, 1);
+            l->cancel_first = l->cancel_first || l->looked_n == 0;
         }
     }
     inbox.rows = rows;

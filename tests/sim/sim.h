@@ -126,6 +126,8 @@ typedef enum sim_receipt {
 typedef struct sim_step { /* a tool call, from the model's message on */
     pw_str id, call, name, arguments;
     int32_t turn, message;    /* index of its tool message in the ledger's messages */
+    int64_t n;                /* of its assistant message */
+    uint64_t signature;       /* name and arguments as one value (F4) */
     bool broken, intent;
     bool early;               /* settled in the same append as its message */
     sim_receipt receipt;
@@ -172,7 +174,7 @@ typedef struct sim_turn {
     const pw_definition *definition;
     pw_budget budget;
     int64_t deadline_at_ms;
-    int32_t attempts, iterations, tool_calls, malformed, owed;
+    int32_t attempts, iterations, tool_calls, malformed, owed, lost;
     int64_t tokens, cost;
     bool cancel_admitted, must_cancel;
     int32_t claimed;         /* requests */
@@ -241,7 +243,7 @@ typedef struct sim_live { /* a session in an owner's memory */
     int64_t wake_at_ms;
     uint64_t wake_version;
     int64_t given_ms;        /* the last time it was told */
-    uint64_t cancel_of;      /* hash of the turn whose cancel it was shown */
+    bool cancel_first;       /* its first look at the inbox showed the open turn's cancel */
     uint64_t *sent;          /* hashes of the messages of its last request, for `same` */
     size_t sent_count;
     uint64_t text_bytes;     /* told of the open message */
@@ -442,6 +444,12 @@ void check_told(sim *, sim_ledger *, uint64_t last_seq);
 void check_reason(sim *, pw_turn_state, pw_str reason, pw_str where);
 bool check_effects_allowed(pw_effects_class pinned, bool has_today, pw_effects_class today, pw_effects_class effective);
 uint64_t check_message_hash(const pw_message *);
+
+/* check_turn.c */
+void check_repeats(sim *, const sim_ledger *, const sim_step *);
+void check_refused_repeat(sim *, const sim_ledger *, const sim_step *);
+void check_cancelled(sim *, const sim_live *, const pw_append *);
+void check_usage(sim *, const sim_ledger *, const sim_turn *, const pw_json *ended);
 
 /* at_end.c */
 void check_end(sim *);
