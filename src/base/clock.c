@@ -193,6 +193,9 @@ static bool take_offset(cursor *in, int64_t *ret_seconds)
 
 bool pw_time_parse_rfc3339(pw_str s, int64_t *ret_ms)
 {
+    if (s.len == 0) { /* its pointer may be NULL */
+        return false;
+    }
     cursor in = {s.ptr, s.ptr + s.len};
     unsigned year, month, day, seconds, ms = 0;
     bool leap;
@@ -221,10 +224,13 @@ bool pw_time_parse_rfc3339(pw_str s, int64_t *ret_ms)
 
 bool pw_time_parse_http(pw_str s, int64_t *ret_ms)
 {
+    if (s.len != 29) { /* also an empty string, whose pointer may be NULL */
+        return false;
+    }
     cursor in = {s.ptr, s.ptr + s.len};
     unsigned weekday, day, month, year, seconds;
     bool leap;
-    if (s.len != 29 || !take_name(&in, "SunMonTueWedThuFriSat", &weekday) || !take(&in, ',') ||
+    if (!take_name(&in, "SunMonTueWedThuFriSat", &weekday) || !take(&in, ',') ||
         !take(&in, ' ') || !take_digits(&in, 2, &day) || !take(&in, ' ') ||
         !take_name(&in, "JanFebMarAprMayJunJulAugSepOctNovDec", &month) || !take(&in, ' ') ||
         !take_digits(&in, 4, &year) || !take(&in, ' ') || !take_time_of_day(&in, &seconds, &leap)) {

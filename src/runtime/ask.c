@@ -244,6 +244,10 @@ static void end_broken(pw_loop *loop, pw_running *running, pw_failure failure)
     if (running->stream && good_status(running->status)) {
         pw_status status =
             running->provider->end(running->stream, &running->endpoint, &reply, &so_far);
+        if (status == PW_OK && !running->give_up) {
+            end_reply(loop, running, reply); /* only the end mark was lost: the reply is whole */
+            return;
+        }
         failure.usage = status == PW_OK ? reply->usage : so_far.usage;
     }
     end_failed(loop, running, failure);

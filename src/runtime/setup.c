@@ -292,39 +292,6 @@ pw_status pw_setup_load(pawl *p, pw_str directory, pw_error *error)
     return status;
 }
 
-/* A definition's text under `name`: the member is added when it is missing. */
-static pw_status name_definition(pawl *p, pw_str name, pw_str json, pw_str *ret, pw_error *error)
-{
-    const pw_json *tree = NULL;
-    pw_arena scratch;
-    pw_arena_init(&scratch, p->allocator, 0, 0);
-    pw_status status = pw_json_parse(&scratch, json, PW_JSON_UNIQUE_KEYS, &tree, error);
-    pw_buffer text;
-    pw_buffer_init_arena(&text, &p->arena, json.len + name.len * 6 + 64);
-    if (status == PW_OK && !pw_json_is(tree, PW_JSON_OBJECT)) {
-        status = PW_FAIL(error, PW_INVALID, "an agent's definition is a JSON object");
-    } else if (status == PW_OK && pw_json_get(tree, "name")) {
-        bool same = pw_str_equal(pw_json_text(pw_json_get(tree, "name")), name);
-        status = same ? pw_buffer_add(&text, json)
-                      : PW_FAIL(error, PW_INVALID,
-                                "name: the definition names another agent than it is added as");
-    } else if (status == PW_OK) {
-        pw_json_writer w;
-        pw_json_begin(&w, &text);
-        pw_json_object(&w);
-        pw_json_put_str(&w, "name", name);
-        for (const pw_json *member = tree->child; member; member = member->next) {
-            pw_json_key_str(&w, member->key);
-            pw_json_raw(&w, member->raw);
-        }
-        pw_json_object_end(&w);
-        status = text.failed;
-    }
-    pw_arena_free(&scratch);
-    *ret = pw_buffer_str(&text);
-    return status;
-}
-
 static pw_status add_agent(pawl *p, pw_str name, pw_str json, pw_error *error)
 {
     if (p->setup->fixed) {
@@ -334,12 +301,17 @@ static pw_status add_agent(pawl *p, pw_str name, pw_str json, pw_error *error)
         return PW_FAIL(error, PW_INVALID,
                        "name: 1 to 200 bytes of text without control characters");
     }
-    pw_agent *agent = PW_NEW(&p->arena, pw_agent);
-    if (!agent || pw_arena_dup(&p->arena, name, &agent->name) != PW_OK) {
+    pw_str owned_name, text;
+    const pw_agent *agent = NULL;
+    if (pw_arena_dup(&p->arena, name, &owned_name) != PW_OK ||
+        pw_arena_dup(&p->arena, json, &text) != PW_OK) {
         return PW_FAIL(error, PW_NOMEM, "out of memory");
     }
-    PW_TRY(name_definition(p, name, json, &agent->json, error));
-    PW_TRY(pw_definition_parse(&p->arena, agent->json, &agent->definition, error));
+    PW_TRY(pw_agent_from_json(owned_name, text, &p->arena, &agent, error));
+    if (!pw_str_equal(agent->name, name)) {
+        return PW_FAIL(error, PW_INVALID,
+                       "name: the definition names another agent than it is added as");
+    }
     const pw_agent *const list[] = {agent};
     return check_and_put(p, list, 1, error);
 }
