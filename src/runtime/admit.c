@@ -17,7 +17,7 @@
 #include "runtime/read_inner.h"
 #include "runtime/setup.h"
 
-enum { PATIENCE_MS = 30000, PAUSE_FIRST_MS = 5, PAUSE_MAX_MS = 500 };
+enum { PATIENCE_MS = 30000, PAUSE_FIRST_MS = 5, PAUSE_MAX_MS = 500, ANSWER_TRIES = 8 };
 #define BODY_MAX ((size_t)1 << 20)
 
 /* What an admission is about to say, and what went wrong with it: for the problem document (A2). */
@@ -75,7 +75,7 @@ pw_status pw_session_name_check(pw_str name, pw_error *error)
     return PW_OK;
 }
 
-static void pause_ms(int64_t ms)
+void pw_pause_ms(int64_t ms)
 {
     struct timespec left = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
     (void)nanosleep(&left, NULL);
@@ -93,7 +93,7 @@ pw_status pw_admit_op(pawl *p, pw_op *op, pw_error *error)
             *op = sent;
             break;
         }
-        pause_ms(wait_ms);
+        pw_pause_ms(wait_ms);
         wait_ms = wait_ms * 2 < PAUSE_MAX_MS ? wait_ms * 2 : PAUSE_MAX_MS;
     }
     if (op->status == PW_OK || op->status == PW_NOMEM) {
@@ -352,7 +352,7 @@ static void answer_problem(admission *a, pw_status status, pawl_doc **ret)
     }
 }
 
-static pw_status answer_admitted(admission *a, const pw_op *op, pawl_doc **ret)
+static pw_status write_admitted(admission *a, const pw_op *op, pawl_doc **ret)
 {
     bool existing = op->admit.answer == PW_ADMIT_EXISTING;
     pw_session_row row = {.id = op->admit.session_id, .name = a->session};
@@ -363,13 +363,24 @@ static pw_status answer_admitted(admission *a, const pw_op *op, pawl_doc **ret)
     pw_buffer_init(&text, a->p->allocator, PW_ANSWER_MAX);
     pw_json_writer w;
     pw_json_begin(&w, &text);
-    pw_status status = pw_write_submitted(
-        a->p, &row, &op->admit.row, existing ? "existing" : "accepted", &a->arena, &w, a->error);
+    pw_status status = pw_write_submitted(a->p, &row, &op->admit.row,
+                                          existing ? "existing" : "accepted", &a->arena, &w, a->error);
     status = status == PW_OK ? text.failed : status;
-    status = status == PW_OK
-                 ? (pw_status)pw_doc_new(pw_buffer_str(&text), ret, (pawl_error *)a->error)
-                 : status;
+    if (status == PW_OK) {
+        status = (pw_status)pw_doc_new(pw_buffer_str(&text), ret, (pawl_error *)a->error);
+    }
     pw_buffer_free(&text);
+    return status;
+}
+
+/* It is admitted by now: what cannot be read for its answer at once is read a little later. */
+static pw_status answer_admitted(admission *a, const pw_op *op, pawl_doc **ret)
+{
+    pw_status status = write_admitted(a, op, ret);
+    for (int i = 0; i < ANSWER_TRIES && status != PW_NOMEM && pw_status_may_retry(status); i++) {
+        pw_pause_ms(PAUSE_FIRST_MS << i);
+        status = write_admitted(a, op, ret);
+    }
     return status;
 }
 

@@ -12,4 +12,6 @@ pw_status pw_session_name_check(pw_str, pw_error *);
  * what the store said. */
 pw_status pw_admit_op(pawl *, pw_op *, pw_error *);
 
+void pw_pause_ms(int64_t ms); /* never on the loop */
+
 #endif

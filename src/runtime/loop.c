@@ -8,6 +8,8 @@
 #include "runtime/setup.h"
 #include "runtime/threads.h"
 
+enum { BLOCKS_KEPT_MAX = 4 * 1024 * 1024 };
+
 /* --- Notes --- */
 
 void pw_loop_tell(pw_loop *loop, pw_note *note)
@@ -230,6 +232,7 @@ static void do_effects(pw_loop *loop, pw_seat *seat, const pw_effects *effects)
             break;
         case PW_DO_WAKE:
             seat->wake_at_ms = effect->wake_at_ms;
+            seat->wake_told = false;
             seat->wake_monotonic_ms = pw_monotonic_ms() + (effect->wake_at_ms - pw_now_ms());
             break;
         case PW_DO_REST:
@@ -560,6 +563,7 @@ static void free_halves(pw_loop *loop)
     pw_owner_free(loop);
     uv_cond_destroy(&loop->changed);
     uv_mutex_destroy(&loop->mutex);
+    pw_blocks_free(&loop->blocks);
     loop->p->allocator->resize(loop->p->allocator->ctx, loop, sizeof *loop, 0);
 }
 
@@ -614,12 +618,19 @@ pw_status pw_loop_new(pawl *p, const pawl_start_options *options, pw_loop **ret,
     atomic_init(&loop->poked, false);
     pw_status status = pw_arena_dup(&p->arena, (pw_str){options->session.ptr, options->session.len},
                                     &loop->only_session);
-    if (status != PW_OK || uv_mutex_init(&loop->mutex) != 0) {
+    status = status == PW_OK ? pw_blocks_init(&loop->blocks, p->allocator, BLOCKS_KEPT_MAX) : status;
+    if (status != PW_OK) {
+        p->allocator->resize(p->allocator->ctx, loop, sizeof *loop, 0);
+        return PW_FAIL(error, PW_NOMEM, "out of memory");
+    }
+    if (uv_mutex_init(&loop->mutex) != 0) {
+        pw_blocks_free(&loop->blocks);
         p->allocator->resize(p->allocator->ctx, loop, sizeof *loop, 0);
         return PW_FAIL(error, PW_NOMEM, "out of memory");
     }
     if (uv_cond_init(&loop->changed) != 0 || uv_loop_init(&loop->uv) != 0) {
         uv_mutex_destroy(&loop->mutex);
+        pw_blocks_free(&loop->blocks);
         p->allocator->resize(p->allocator->ctx, loop, sizeof *loop, 0);
         return PW_FAIL(error, PW_UNAVAILABLE, "an event loop cannot be made");
     }

@@ -27,6 +27,7 @@
 
 #include "model/http.h"
 #include "runtime/alarm.h"
+#include "runtime/blocks.h"
 #include "runtime/readers.h"
 #include "runtime/writer.h"
 #include "tool/tool.h"
@@ -133,6 +134,7 @@ struct pw_seat {
 
     int64_t wake_at_ms; /* wall clock, -1: none */
     int64_t wake_monotonic_ms;
+    bool wake_told;
     pw_alarm wake;
     pw_alarm retry; /* after NOMEM, and between takes of a lost session */
     int64_t backoff_ms;
@@ -274,6 +276,7 @@ bool pw_owner_busy(const pw_loop *);
 
 struct pw_loop {
     pawl *p;
+    pw_blocks blocks; /* of seats, sessions and calls */
     uv_loop_t uv;
     uv_async_t async;
     uv_timer_t timer;

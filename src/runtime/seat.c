@@ -5,7 +5,7 @@
  */
 #include "runtime/loop.h"
 
-enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, FAILING_MS = 30000 };
+enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, FAILING_MS = 30000, TAKE_AGAIN_MS = 200 };
 
 /* --- The table --- */
 
@@ -37,7 +37,7 @@ static void unlink_seat(pw_loop *loop, pw_seat *seat)
 
 static pw_seat *new_seat(pw_loop *loop, int64_t id)
 {
-    const pw_allocator *allocator = loop->p->allocator;
+    const pw_allocator *allocator = &loop->blocks.allocator;
     pw_seat *seat = allocator->resize(allocator->ctx, NULL, 0, sizeof *seat);
     if (!seat) {
         return NULL;
@@ -90,7 +90,7 @@ void pw_seat_sweep_up(pw_loop *loop, pw_seat *seat)
     pw_arena_free(&seat->arena);
     pw_arena_free(&seat->inbox_arena);
     pw_arena_free(&seat->transact.arena);
-    loop->p->allocator->resize(loop->p->allocator->ctx, seat, sizeof *seat, 0);
+    loop->blocks.allocator.resize(&loop->blocks, seat, sizeof *seat, 0);
     loop->seat_total--;
 }
 
@@ -327,7 +327,7 @@ static void act_taken(pw_loop *loop, pw_note *note)
     pw_log(loop->p, 1, "take_refused", "session %lld: %s: %s", (long long)seat->id,
            pw_status_code(status), mine->op.error.message);
     pw_seat_drop(loop, seat);
-    pw_owner_wake_at(loop, pw_now_ms() + 1000);
+    pw_owner_wake_at(loop, pw_now_ms() + TAKE_AGAIN_MS);
 }
 
 /* --- Reading its inbox --- */
@@ -404,7 +404,11 @@ void pw_seat_arm(pw_loop *loop, pw_seat *seat)
     }
     int64_t now_ms = pw_monotonic_ms();
     int64_t at_ms = seat->wake_monotonic_ms;
-    if (at_ms <= now_ms || at_ms > now_ms + PW_RECHECK_MS) {
+    if (seat->wake_told || at_ms <= now_ms) {
+        int64_t left_ms = seat->wake_at_ms - pw_now_ms();
+        at_ms = now_ms + (left_ms > 0 ? left_ms : 0);
+    }
+    if (at_ms > now_ms + PW_RECHECK_MS) {
         at_ms = now_ms + PW_RECHECK_MS;
     }
     if (!seat->wake.set || seat->wake.at_ms != at_ms) {
@@ -419,10 +423,12 @@ void pw_seat_fire_wake(void *context, pw_alarm *alarm)
     if (seat->state != PW_SEAT_OPEN || seat->wake_at_ms < 0) {
         return;
     }
-    if (pw_monotonic_ms() >= seat->wake_monotonic_ms || pw_now_ms() >= seat->wake_at_ms) {
-        if (pw_now_ms() >= seat->wake_at_ms) {
-            seat->wake_at_ms = -1; /* told once; the machine says when next */
-        }
+    bool passed = pw_now_ms() >= seat->wake_at_ms;
+    if (passed) {
+        seat->wake_at_ms = -1; /* told once; the machine says when next */
+    }
+    if (passed || (!seat->wake_told && pw_monotonic_ms() > seat->wake_monotonic_ms + 1)) {
+        seat->wake_told = true; /* not passed: the clock was set back; looked at again */
         pw_seat_mark_ready(loop, seat);
         return;
     }

@@ -7,7 +7,7 @@
 #include "runtime/read_inner.h"
 #include "runtime/writer.h"
 
-enum { LOOK_AGAIN_MS = 1000 };
+enum { LOOK_AGAIN_MS = 1000, LOOK_SOON_MS = 20 };
 
 typedef struct wait {
     pawl *p;
@@ -61,22 +61,43 @@ static pw_status answer(wait *w, pawl_doc **ret, pw_error *error)
     return status;
 }
 
-static pw_status wait_for(wait *w, int64_t timeout_ms, pawl_doc **ret, pw_error *error)
+/* One look at everything: PW_OK with the answer made, PW_END when it is not over, or why not. */
+static pw_status look_and_answer(wait *w, pw_str name, pw_arena *scratch, pawl_doc **ret,
+                                 pw_error *error)
+{
+    if (w->row.id == 0) {
+        PW_TRY(pw_find_session(w->p, name, &w->arena, &w->row, error));
+    }
+    PW_TRY(look(w, scratch, error));
+    return answer(w, ret, error);
+}
+
+/* A failure that may pass is waited out like a turn that has not ended. */
+static bool goes_on(pw_status status)
+{
+    return status == PW_END || (pw_status_may_retry(status) && status != PW_NOMEM);
+}
+
+static pw_status wait_for(wait *w, pw_str name, int64_t timeout_ms, pawl_doc **ret, pw_error *error)
 {
     pawl *p = w->p;
     int64_t until_ms = timeout_ms < 0 ? INT64_MAX : pw_monotonic_ms() + timeout_ms;
+    bool entered = false;
     pw_waiter waiter;
-    PW_TRY(pw_waiters_enter(&p->waiters, &waiter, w->row.id) == PW_OK
-               ? PW_OK
-               : PW_FAIL(error, PW_END, "the handle is being closed"));
     pw_arena scratch;
     pw_arena_init(&scratch, p->allocator, 4096, 0);
     pw_status status;
     for (;;) {
-        status = look(w, &scratch, error);
+        if (!entered && w->row.id != 0) { /* before looking, so that nothing is missed */
+            status = pw_waiters_enter(&p->waiters, &waiter, w->row.id);
+            entered = status == PW_OK;
+            if (!entered) {
+                break;
+            }
+        }
+        status = look_and_answer(w, name, &scratch, ret, error);
         pw_arena_reset(&scratch);
-        bool passing = status != PW_OK && status != PW_END && pw_status_may_retry(status);
-        if (status != PW_END && !passing) {
+        if (!goes_on(status)) {
             break;
         }
         int64_t now_ms = pw_monotonic_ms();
@@ -84,19 +105,21 @@ static pw_status wait_for(wait *w, int64_t timeout_ms, pawl_doc **ret, pw_error 
             status = PW_FAIL(error, PW_TIMEOUT, "the turn has not ended within the time allowed");
             break;
         }
-        int64_t look_ms = now_ms + LOOK_AGAIN_MS;
-        if (pw_waiters_wait(&p->waiters, &waiter, look_ms < until_ms ? look_ms : until_ms) ==
-            PW_END) {
-            status = PW_FAIL(error, PW_END, "the handle is being closed");
+        int64_t look_ms = now_ms + (entered && status == PW_END ? LOOK_AGAIN_MS : LOOK_SOON_MS);
+        look_ms = look_ms < until_ms ? look_ms : until_ms;
+        if (entered && pw_waiters_wait(&p->waiters, &waiter, look_ms) == PW_END) {
+            status = PW_END;
             break;
         }
-    }
-    if (status == PW_OK) {
-        status = answer(w, ret, error);
+        if (w->row.id == 0) {
+            pw_pause_ms(LOOK_SOON_MS);
+        }
     }
     pw_arena_free(&scratch);
-    pw_waiters_leave(&p->waiters, &waiter);
-    return status;
+    if (entered) {
+        pw_waiters_leave(&p->waiters, &waiter);
+    }
+    return status == PW_END ? PW_FAIL(error, PW_END, "the handle is being closed") : status;
 }
 
 int32_t pawl_wait(pawl *p, pawl_str session, pawl_str request_id, int64_t timeout_ms,
@@ -115,10 +138,7 @@ int32_t pawl_wait(pawl *p, pawl_str session, pawl_str request_id, int64_t timeou
     wait w = {.p = p, .request_id = {request_id.ptr, request_id.len}};
     PW_TRY(pw_session_name_check(name, e));
     pw_arena_init(&w.arena, p->allocator, 4096, 0);
-    pw_status status = pw_find_session(p, name, &w.arena, &w.row, e);
-    if (status == PW_OK) {
-        status = wait_for(&w, timeout_ms, ret_turn, e);
-    }
+    pw_status status = wait_for(&w, name, timeout_ms, ret_turn, e);
     pw_arena_free(&w.arena);
     return status == PW_NOMEM ? PW_FAIL(e, PW_NOMEM, "out of memory") : status;
 }

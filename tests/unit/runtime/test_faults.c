@@ -1,0 +1,298 @@
+/*
+ * A store that lies as stores do: refuses for a moment, loses an answer with or without having done the work, cannot
+ * read. Whatever it does, every turn ends, and no `once` call runs twice for one step.
+ */
+#include "bench.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/id.h"
+#include "runtime/runtime.h"
+#include "store/backend.h"
+
+/* --- The store --- */
+
+typedef struct faulty {
+    pw_store store; /* first: it is one */
+    pw_store *inner;
+    pthread_mutex_t mutex;
+    pw_random random;
+    uint64_t refused, lost, lost_done, unread; /* what it did so far */
+    int sound;      /* no faults any more */
+    int forget_me;  /* the next beat finds its row gone */
+} faulty;
+
+static uint64_t chance(faulty *f)
+{
+    pthread_mutex_lock(&f->mutex);
+    uint64_t n = f->sound ? 1000 : pw_random_below(&f->random, 1000);
+    pthread_mutex_unlock(&f->mutex);
+    return n;
+}
+
+static void count(faulty *f, uint64_t *counter)
+{
+    pthread_mutex_lock(&f->mutex);
+    (*counter)++;
+    pthread_mutex_unlock(&f->mutex);
+}
+
+static bool may_fail(const pw_op *op)
+{
+    return op->kind != PW_OP_JOIN && op->kind != PW_OP_LEAVE;
+}
+
+static void execute_one(faulty *f, pw_op *op)
+{
+    uint64_t n = may_fail(op) ? chance(f) : 1000;
+    if (!pw_op_writes(op)) {
+        if (n < 40) {
+            count(f, &f->unread);
+            op->status = PW_FAIL(&op->error, PW_IO, "the disk is moody");
+            return;
+        }
+    } else if (n < 80) {
+        count(f, &f->refused);
+        op->status = PW_FAIL(&op->error, PW_NOT_COMMITTED, "not now");
+        return;
+    } else if (n < 120) {
+        count(f, &f->lost);
+        op->status = PW_FAIL(&op->error, PW_UNKNOWN, "the connection died before");
+        return;
+    }
+    if (op->kind == PW_OP_BEAT && f->forget_me) {
+        f->forget_me = 0;
+        pw_op leave = {.kind = PW_OP_LEAVE, .arena = op->arena, .owner = op->owner};
+        pw_store_execute(f->inner, &leave, 1);
+    }
+    pw_store_execute(f->inner, op, 1);
+    if (pw_op_writes(op) && n >= 120 && n < 170) {
+        count(f, &f->lost_done);
+        op->status = PW_FAIL(&op->error, PW_UNKNOWN, "the connection died after");
+    }
+}
+
+static void faulty_execute(pw_store *store, pw_op *ops, size_t total)
+{
+    for (size_t i = 0; i < total; i++) {
+        execute_one((faulty *)(void *)store, &ops[i]);
+    }
+}
+
+static void faulty_transact(pw_store *store, pw_transact *t)
+{
+    faulty *f = (faulty *)(void *)store;
+    uint64_t n = chance(f);
+    if (n < 100) {
+        t->status = PW_FAIL(&t->error, n < 50 ? PW_NOT_COMMITTED : PW_UNKNOWN, "not now");
+        return;
+    }
+    pw_store_transact(f->inner, t);
+    if (n < 150) {
+        t->status = PW_FAIL(&t->error, PW_UNKNOWN, "the connection died after");
+    }
+}
+
+static bool faulty_changed(pw_store *store)
+{
+    return pw_store_changed(((faulty *)(void *)store)->inner);
+}
+
+static int faulty_alive(pw_store *store, const pw_owner_id *id)
+{
+    return pw_store_owner_alive(((faulty *)(void *)store)->inner, id);
+}
+
+static pw_store_traits faulty_traits(const pw_store *store)
+{
+    return pw_store_traits_get(((const faulty *)(const void *)store)->inner);
+}
+
+static void faulty_close(pw_store *store)
+{
+    pw_store_close(((faulty *)(void *)store)->inner);
+}
+
+static const pw_backend faulty_backend = {faulty_execute, faulty_transact, faulty_changed,
+                                          faulty_alive,   faulty_traits,   faulty_close};
+
+static void put_between(faulty *f, bench *b, uint8_t seed)
+{
+    uint8_t bytes[32] = {seed};
+    *f = (faulty){.store = {.backend = &faulty_backend}, .inner = b->p->store};
+    pthread_mutex_init(&f->mutex, NULL);
+    pw_random_seed(&f->random, bytes);
+    b->p->store = &f->store;
+}
+
+/* --- What calls did to the world --- */
+
+typedef struct effects {
+    pthread_mutex_t mutex;
+    char keys[4096][65];
+    int executions[4096];
+    int count;
+} effects;
+
+static int32_t act(pawl_call *call, void *ctx)
+{
+    effects *e = ctx;
+    pawl_str key = pawl_call_key(call);
+    pthread_mutex_lock(&e->mutex);
+    int at = 0;
+    while (at < e->count && strncmp(e->keys[at], key.ptr, 64) != 0) {
+        at++;
+    }
+    if (at == e->count) {
+        snprintf(e->keys[e->count++], 65, "%.*s", (int)key.len, key.ptr);
+    }
+    e->executions[at]++;
+    pthread_mutex_unlock(&e->mutex);
+    return pawl_call_return(call, S("\"acted\""));
+}
+
+static const char script[] =
+    "[{\"when\":{\"role\":\"user\"},\"text\":\"let me see\",\"pace\":\"1ms\",\"calls\":[{\"name\":\"act\",\"arguments\":{}},"
+    "{\"name\":\"look\",\"arguments\":{}},{\"name\":\"look\",\"arguments\":{\"b\":1}}]},"
+    "{\"text\":\"done\"}]";
+
+static void run_with_faults(const char *kind, uint8_t seed, int forget)
+{
+    bench b;
+    faulty f;
+    static effects once, again;
+    enum { SESSIONS = 24, TURNS = 3 };
+    memset(&once, 0, sizeof once);
+    memset(&again, 0, sizeof again);
+    pthread_mutex_init(&once.mutex, NULL);
+    pthread_mutex_init(&again.mutex, NULL);
+    bench_begin(&b, kind);
+    bench_open(&b);
+    put_between(&f, &b, seed);
+    bench_tool(&b, "act", PAWL_ONCE, act, &once, 0);
+    bench_tool(&b, "look", PAWL_NONE, act, &again, 0);
+    bench_agent(&b, script, "[{\"name\":\"act\",\"kind\":\"native\"},{\"name\":\"look\",\"kind\":\"native\"}]", NULL);
+    pawl_start_options options = {.size = sizeof options, .lease_ms = 150};
+    bench_start_with(&b, &options);
+    char session[16], id[16];
+    for (int t = 0; t < TURNS; t++) {
+        for (int s = 0; s < SESSIONS; s++) {
+            snprintf(session, sizeof session, "s%d", s);
+            snprintf(id, sizeof id, "r%d", t);
+            assert_int_equal(bench_submit(&b, session, id, "go"), PAWL_OK);
+        }
+        f.forget_me = forget;
+    }
+    for (int s = 0; s < SESSIONS; s++) {
+        for (int t = 0; t < TURNS; t++) {
+            snprintf(session, sizeof session, "s%d", s);
+            snprintf(id, sizeof id, "r%d", t);
+            pawl_doc *turn = bench_wait(&b, session, id);
+            bench_expect(turn, "state", "completed");
+            pawl_doc_free(turn);
+        }
+    }
+    print_message("refused %llu, lost %llu, lost but done %llu, unread %llu\n", (unsigned long long)f.refused,
+                  (unsigned long long)f.lost, (unsigned long long)f.lost_done, (unsigned long long)f.unread);
+    assert_true(f.refused > 0 && f.lost > 0 && f.lost_done > 0);
+    bench_close(&b);
+    for (int i = 0; i < once.count; i++) {
+        assert_int_equal(once.executions[i], 1);
+    }
+    bench_end(&b);
+}
+
+static void test_every_turn_ends_on_a_store_that_fails_at_random_j4(void **state)
+{
+    for (uint8_t seed = 1; seed <= 4; seed++) {
+        run_with_faults(*state, seed, 0);
+    }
+}
+
+static void test_a_process_whose_row_is_gone_joins_anew_and_goes_on_j2(void **state)
+{
+    run_with_faults(*state, 9, 1);
+}
+
+/* --- Not committed for long --- */
+
+static int has_refused(void *ctx)
+{
+    faulty *f = ctx;
+    pthread_mutex_lock(&f->mutex);
+    int enough = f->refused > 3;
+    pthread_mutex_unlock(&f->mutex);
+    return enough;
+}
+
+typedef struct submitter {
+    bench *b;
+    int32_t code;
+} submitter;
+
+static void *submit(void *ctx)
+{
+    submitter *s = ctx;
+    s->code = bench_submit(s->b, "s1", "r1", "go");
+    return NULL;
+}
+
+static void refuse_all(pw_store *store, pw_op *ops, size_t total)
+{
+    faulty *f = (faulty *)(void *)store;
+    for (size_t i = 0; i < total; i++) {
+        pthread_mutex_lock(&f->mutex);
+        bool sound = f->sound || !pw_op_writes(&ops[i]) || !may_fail(&ops[i]);
+        f->refused += !sound;
+        pthread_mutex_unlock(&f->mutex);
+        if (sound) {
+            pw_store_execute(f->inner, &ops[i], 1);
+        } else {
+            ops[i].status = PW_FAIL(&ops[i].error, PW_NOT_COMMITTED, "the disk is full");
+        }
+    }
+}
+
+static const pw_backend full_backend = {refuse_all,   faulty_transact, faulty_changed,
+                                        faulty_alive, faulty_traits,   faulty_close};
+
+static void test_a_submit_waits_for_a_full_store_and_is_then_admitted_a2(void **state)
+{
+    bench b;
+    faulty f;
+    pthread_t thread;
+    bench_begin(&b, *state);
+    bench_open(&b);
+    put_between(&f, &b, 1);
+    f.store.backend = &full_backend;
+    bench_agent(&b, "[{\"text\":\"done\"}]", "[]", NULL);
+    bench_start(&b);
+    submitter s = {.b = &b, .code = 1};
+    assert_int_equal(pthread_create(&thread, NULL, submit, &s), 0);
+    bench_until(has_refused, &f);
+    pthread_mutex_lock(&f.mutex);
+    f.sound = 1;
+    pthread_mutex_unlock(&f.mutex);
+    pthread_join(thread, NULL);
+    assert_int_equal(s.code, PAWL_OK);
+    pawl_doc_free(bench_wait(&b, "s1", "r1"));
+    bench_end(&b);
+}
+
+#define BOTH(test)                                                                                 \
+    {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
+        {#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BOTH(test_every_turn_ends_on_a_store_that_fails_at_random_j4),
+        BOTH(test_a_process_whose_row_is_gone_joins_anew_and_goes_on_j2),
+        BOTH(test_a_submit_waits_for_a_full_store_and_is_then_admitted_a2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
