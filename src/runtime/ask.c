@@ -225,8 +225,11 @@ static void heard_bytes(pw_loop *loop, pw_running *running, const pw_http_event 
         return;
     }
     if (progress) {
-        running->heard = true;
         running->heard_ms = pw_monotonic_ms();
+    }
+    if (progress && !running->heard) { /* from here the limit between tokens holds */
+        running->heard = true;
+        pw_alarm_set(&loop->alarms, &running->alarm, running->heard_ms + running->idle_ms);
     }
     for (size_t i = 0; i < count; i++) {
         if (!give_delta(loop, running, deltas[i].reasoning, deltas[i].bytes)) {

@@ -73,8 +73,10 @@ class Streams(unittest.TestCase):
         self.assertEqual(named(events, "message.restarted"), [])
 
     def test_F9_keep_alives_are_not_progress_between_tokens(self):
-        world = self.world([{"text": LONG, "chunk": 10, "stall": {"after": 6, "for": 60, "ping": 0.1}}, {"text": "Fine."}], model={"first_token_timeout": "30s", "idle_timeout": "1s"})
+        world = self.world([{"text": LONG, "chunk": 10, "stall": {"after": 6, "for": 60, "ping": 0.1}}, {"text": "Fine."}], model={"first_token_timeout": "50s", "idle_timeout": "1s"})
+        began = time.monotonic()
         turn, events = world.watch("go")
+        self.assertLess(time.monotonic() - began, 25, "the limit between tokens holds, not the one before the first")
         self.assertEqual((turn["state"], turn["text"], turn["usage"]["retries"]), ("completed", "Fine.", 1))
         self.assertEqual(named(events, "model.retrying")[0]["code"], "stalled")
         self.assertEqual(len(named(events, "message.restarted")), 1)
