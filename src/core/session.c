@@ -13,10 +13,18 @@ enum { TEXT_MAX = 1024 * 1024 }; /* of a streaming message kept for M2 and cance
 
 /* --- Rooms. ------------------------------------------------------------------------------------------ */
 
+/* A test build allocates in small pieces, so that each of them can be made to fail. */
+#ifdef PW_TIGHT_ROOMS
+#define FIRST_BLOCK(size) ((size_t)64)
+#else
+#define FIRST_BLOCK(size) ((size_t)(size))
+#endif
+
 pw_room *pw_room_new(pw_session *s, size_t first_block)
 {
     pw_arena arena;
-    pw_arena_init(&arena, s->allocator, first_block, 0);
+    pw_arena_init(&arena, s->allocator, FIRST_BLOCK(first_block), 0);
+    (void)first_block;
     pw_room *room = PW_NEW(&arena, pw_room);
     if (!room) {
         return NULL;
@@ -235,8 +243,8 @@ pw_status pw_session_new(const pw_session_options *options, pw_session **ret)
     s->uid = uid;
     s->d.turn.wait_until_ms = s->d.turn.deadline_at_ms = -1;
     s->v.retry_at_ms = s->v.store_at_ms = s->v.wake_at_ms = -1;
-    pw_arena_init(&s->step, options->allocator, 4096, 0);
-    pw_arena_init(&s->scratch, options->allocator, 4096, 0);
+    pw_arena_init(&s->step, options->allocator, FIRST_BLOCK(4096), 0);
+    pw_arena_init(&s->scratch, options->allocator, FIRST_BLOCK(4096), 0);
     pw_buffer_init(&s->text, options->allocator, TEXT_MAX);
     *ret = s;
     return PW_OK;

@@ -16,6 +16,7 @@
 #include "base/heap.h"
 #include "core/session.h"
 #include "core/transcript.h"
+#include "support/failing_allocator.h"
 
 enum { H_ROWS_MAX = 128, H_RECORDS_MAX = 40000, H_ABORTS_MAX = 64 };
 
@@ -37,6 +38,9 @@ typedef struct harness {
     pw_buffer log; /* every record and effect, for byte comparison */
     size_t failed_steps;
     bool compare;  /* fold anew after every append */
+    bool quiet;    /* no log */
+    const pw_test_allocator *watch; /* steps near its failure are compared: a failed one changes nothing */
+    uint64_t first_n; /* the number of rows[0], when not 1 */
 
     /* What the session asked for. */
     const pw_append *append;     /* under way */
