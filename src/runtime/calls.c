@@ -42,7 +42,7 @@ static void free_running(pw_loop *loop, pw_running *running)
     }
     pw_buffer_free(&running->body);
     pw_arena_free(&running->arena);
-    loop->p->allocator->resize(loop->p->allocator->ctx, running, sizeof *running, 0);
+    loop->blocks.allocator.resize(&loop->blocks, running, sizeof *running, 0);
 }
 
 static void end_used(pw_loop *loop, pw_seat *seat, pw_given *given)
@@ -53,7 +53,7 @@ static void end_used(pw_loop *loop, pw_seat *seat, pw_given *given)
 
 pw_running *pw_running_new(pw_loop *loop, pw_seat *seat, uint64_t call, pw_str step, bool model)
 {
-    const pw_allocator *allocator = loop->p->allocator;
+    const pw_allocator *allocator = &loop->blocks.allocator;
     pw_running *running = allocator->resize(allocator->ctx, NULL, 0, sizeof *running);
     if (!running) {
         return NULL;

@@ -21,7 +21,7 @@ typedef struct seat_load {
 
 static void free_load(seat_load *load)
 {
-    const pw_allocator *allocator = load->loop->p->allocator;
+    const pw_allocator *allocator = &load->loop->blocks.allocator;
     pw_arena_free(&load->arena);
     allocator->resize(allocator->ctx, load, sizeof *load, 0);
 }
@@ -90,7 +90,7 @@ static pw_status fold_all(seat_load *load)
             return load->ops[i].status;
         }
     }
-    pw_session_options options = {.allocator = load->loop->p->allocator,
+    pw_session_options options = {.allocator = &load->loop->blocks.allocator,
                                   .uid = load->seat->row.uid};
     PW_TRY(pw_session_new(&options, &load->session));
     const pw_op *records = &load->ops[1];
@@ -235,7 +235,7 @@ static void act_loaded(pw_loop *loop, pw_note *note)
 
 bool pw_seat_load(pw_loop *loop, pw_seat *seat)
 {
-    const pw_allocator *allocator = loop->p->allocator;
+    const pw_allocator *allocator = &loop->blocks.allocator;
     seat_load *load = allocator->resize(allocator->ctx, NULL, 0, sizeof *load);
     if (!load) {
         return false;
