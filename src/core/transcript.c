@@ -340,12 +340,26 @@ static pw_status put_result(mender *m, size_t assistant_at, size_t at, const pw_
     return put(m, result);
 }
 
+/* Does the result stand behind `after`, with nothing but results between? */
+static bool stands_behind(const mender *m, size_t after, size_t found)
+{
+    if (found <= after) {
+        return false;
+    }
+    for (size_t i = after + 1; i < found; i++) {
+        if (m->messages[i]->role != PW_ROLE_TOOL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static pw_status put_assistant(mender *m, size_t at)
 {
     const pw_message *assistant;
     PW_TRY(mended(m, m->messages[at], &assistant));
     PW_TRY(put(m, assistant));
-    size_t part = 0, expected = at + 1;
+    size_t part = 0, last = at;
     int64_t n = assistant->n;
     for (const pw_part *call; (call = next_call(assistant, &part));) {
         n++;
@@ -354,13 +368,9 @@ static pw_status put_assistant(mender *m, size_t at)
             PW_TRY(put_missing(m, assistant, call, n));
             continue;
         }
-        while (expected < found && (m->used[expected] ||
-                                    !is_call_of(m->messages[expected], assistant))) {
-            expected++;
-        }
-        const bool in_place = found == expected && found - at <= m->count;
+        const bool in_place = stands_behind(m, last, found);
         PW_TRY(put_result(m, at, found, call, in_place));
-        expected = in_place ? found + 1 : expected;
+        last = in_place ? found : last;
     }
     return PW_OK;
 }

@@ -96,7 +96,8 @@ static void take_append(harness *h, const pw_append *a)
     assert_null(h->transact);
     assert_true(a->record_count > 0);
     for (size_t i = 0; i < a->record_count; i++) {
-        assert_int_equal(a->records[i].seq, h->record_count + 1 + i);
+        const uint64_t last = h->record_count > 0 ? h->records[h->record_count - 1].seq : 0;
+        assert_int_equal(a->records[i].seq, last + 1 + i);
     }
     if (a->head.set) {
         h->head = a->head;
