@@ -73,8 +73,8 @@ def main():
 def report(database, ledger):
     """From the store and the world alone: what was promised, what happened."""
     store = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    records = [(kind, json.loads(body)) for kind, body in store.execute("select kind, body from pawl_journal order by seq")]
-    attempts = 1 + sum(1 for kind, _ in records if kind == "attempt.started")
+    records = [(kind, step, json.loads(body)) for kind, step, body in store.execute("select kind, step, body from pawl_journal order by seq")]
+    attempts = 1 + sum(1 for kind, _, _ in records if kind == "attempt.started")
     lines = [line.split() for line in open(ledger, encoding="utf-8")] if os.path.exists(ledger) else []
     promise = {"none": lambda n, _: n >= 1, "transactional": lambda n, _: n == 1, "idempotent": lambda n, keys: n >= 1 and keys == 1,
                "once": lambda n, _: n <= 1}
@@ -82,14 +82,14 @@ def report(database, ledger):
     print(f"\nWhat the store and the world say ({attempts} attempt{'s' if attempts > 1 else ''} of one turn):")
     print(f"  {'tool':<14}{'effects':<16}{'promised':<24}{'receipt':<10}happened")
     sound = True
-    arguments = {part["call"]: json.dumps(part["arguments"]) for kind, body in records if kind == "model.completed"
+    arguments = {f"tool:{body['n']}:{part['call']}": part["arguments"] for kind, _, body in records if kind == "model.completed"
                  for part in body["parts"] if part["type"] == "tool_call"}
-    for kind, body in records:
+    for kind, step, body in records:
         if kind != "tool.completed":
             continue
         effects, name = body["effects"], body["name"]
         if effects == "transactional":
-            item = json.loads(arguments[body["call"]])["item"]
+            item = arguments[step]["item"]
             happened, keys = store.execute("select count(*) from orders where item = ?", (item,)).fetchone()[0], 1
         elif effects == "none":
             happened, keys = 1, 1
