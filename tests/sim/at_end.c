@@ -1,6 +1,7 @@
 /*
- * When all is over: every message has one end and no session is left open (A7), the store agrees with itself and with
- * the judge, the events of any position tell the same story (M1), and transactional tools did what their receipts say (D).
+ * When all is over: every message has one end and no session is left open (A7), the store agrees
+ * with itself and with the judge, the events of any position tell the same story (M1), and
+ * transactional tools did what their receipts say (D).
  */
 #include "sim.h"
 
@@ -64,7 +65,8 @@ static void check_turn_rows(sim *s, sim_ledger *l)
         const sim_turn *t = &l->turns[i];
         if (!pw_str_equal(row->turn, t->id) || row->opened_seq != t->opened_seq ||
             row->ended_seq != t->ended_seq || row->state != t->state) {
-            sim_fail(s, "H1", "%s: the row of turn %d does not say what its records say", l->name, i);
+            sim_fail(s, "H1", "%s: the row of turn %d does not say what its records say", l->name,
+                     i);
         }
     }
 }
@@ -89,7 +91,7 @@ static void check_world(sim *s, sim_ledger *l)
     }
 }
 
-/* --- M1, M6 ------------------------------------------------------------------------------------------------- */
+/* --- M1, M6 ----------------------------------------------------------------------------------- */
 
 typedef struct grammar {
     bool open;
@@ -102,7 +104,8 @@ static void check_grammar(sim *s, const sim_ledger *l, grammar *g, const pw_even
                                        "turn.exhausted", "turn.cancelled"};
     if (pw_str_is(e->name, "turn.started")) {
         if (g->open) {
-            sim_fail(s, "M6", "%s: a turn starts inside another (event %.*s)", l->name, PW_STR_ARG(e->id));
+            sim_fail(s, "M6", "%s: a turn starts inside another (event %.*s)", l->name,
+                     PW_STR_ARG(e->id));
         }
         *g = (grammar){.open = true};
         return;

@@ -1,19 +1,21 @@
 /*
- * The invariants that hold at the moment of an effect: what an append may say, what a model and a tool may be
- * asked, and that nothing starts before what it depends on is in the store. Each failure names its rule.
+ * The invariants that hold at the moment of an effect: what an append may say, what a model and a
+ * tool may be asked, and that nothing starts before what it depends on is in the store. Each
+ * failure names its rule.
  */
 #include <stdlib.h>
 
 #include "sim.h"
 
-/* --- M5 -------------------------------------------------------------------------------------------------- */
+/* --- M5 --------------------------------------------------------------------------------------- */
 
 void check_reason(sim *s, pw_turn_state state, pw_str reason, pw_str where)
 {
-    static const char *const failed[] = {"model", "empty_reply", "protocol", "repetition", "tool_fatal",
-                                         "poison", "input_expired", "value_limit", NULL};
-    static const char *const paused[] = {"max_tool_calls", "max_cost_usd", "max_tokens", "deadline",
-                                         "context", NULL};
+    static const char *const failed[] = {"model",         "empty_reply", "protocol",
+                                         "repetition",    "tool_fatal",  "poison",
+                                         "input_expired", "value_limit", NULL};
+    static const char *const paused[] = {"max_tool_calls", "max_cost_usd", "max_tokens",
+                                         "deadline",       "context",      NULL};
     static const char *const exhausted[] = {"max_iterations", NULL};
     static const char *const cancelled[] = {"user", "replaced", "reset", "parent", NULL};
     static const char *const waiting[] = {"rate_limit", "retry", "child", "store", "suspect", NULL};
@@ -49,7 +51,7 @@ void check_reason(sim *s, pw_turn_state state, pw_str reason, pw_str where)
              pw_turn_state_name(state), PW_STR_ARG(reason));
 }
 
-/* --- Appends ------------------------------------------------------------------------------------------------ */
+/* --- Appends ---------------------------------------------------------------------------------- */
 
 static bool holds(const pw_append *a, pw_record_kind kind)
 {
@@ -72,7 +74,8 @@ void check_append_asked(sim *s, sim_live *l, const pw_append *a)
     for (size_t i = 0; i < a->record_count; i++) {
         if (a->records[i].seq != view.last_seq + 1 + i) {
             sim_fail(s, "J1", "%s: an append of record %llu after %llu", name,
-                     (unsigned long long)a->records[i].seq, (unsigned long long)(view.last_seq + i));
+                     (unsigned long long)a->records[i].seq,
+                     (unsigned long long)(view.last_seq + i));
         }
     }
     bool ends = holds(a, PW_RECORD_TURN_ENDED);
@@ -178,8 +181,8 @@ void check_appended(sim *s, sim_ledger *l, sim_live *live, const pw_append *a, p
     for (size_t i = 0; i < op.records.count && i < a->record_count; i++) {
         const pw_record *is = &op.records.records[i], *said = &a->records[i];
         bool filled = live->transact && i == live->receipt->record;
-        if (is->kind != said->kind || is->at_ms != said->at_ms || !pw_str_equal(is->turn, said->turn) ||
-            !pw_str_equal(is->step, said->step) ||
+        if (is->kind != said->kind || is->at_ms != said->at_ms ||
+            !pw_str_equal(is->turn, said->turn) || !pw_str_equal(is->step, said->step) ||
             (filled ? body.len > 0 && !pw_str_equal(is->body, body)
                     : !pw_str_equal(is->body, said->body))) {
             sim_fail(s, "J4", "%s: record %llu is not what was appended", l->name,
@@ -208,7 +211,7 @@ void check_appended(sim *s, sim_ledger *l, sim_live *live, const pw_append *a, p
     }
 }
 
-/* --- What is told (M1, H3) ------------------------------------------------------------------------------------ */
+/* --- What is told (M1, H3) -------------------------------------------------------------------- */
 
 void check_told(sim *s, sim_ledger *l, uint64_t last_seq)
 {
@@ -222,7 +225,8 @@ void check_told(sim *s, sim_ledger *l, uint64_t last_seq)
     }
     pw_arena arena;
     pw_arena_init(&arena, &pw_heap, 8192, 0);
-    pw_op op = {.kind = PW_OP_RECORDS, .arena = &arena,
+    pw_op op = {.kind = PW_OP_RECORDS,
+                .arena = &arena,
                 .records = {.session_id = l->id, .from_seq = l->told_seq + 1, .to_seq = last_seq}};
     sim_execute(s, &op, 1);
     for (size_t i = 0; i < op.records.count; i++) {
@@ -244,7 +248,7 @@ void check_told(sim *s, sim_ledger *l, uint64_t last_seq)
     pw_arena_free(&arena);
 }
 
-/* --- Memory and journal say the same --------------------------------------------------------------------------- */
+/* --- Memory and journal say the same ---------------------------------------------------------- */
 
 void check_fold(sim *s, sim_live *l)
 {
@@ -256,7 +260,8 @@ void check_fold(sim *s, sim_live *l)
     pw_arena_init(&arena, &pw_heap, 16384, 0);
     pw_op row = {.kind = PW_OP_SESSION, .arena = &arena, .session = {.session_id = ledger->id}};
     sim_execute(s, &row, 1);
-    pw_op op = {.kind = PW_OP_RECORDS, .arena = &arena,
+    pw_op op = {.kind = PW_OP_RECORDS,
+                .arena = &arena,
                 .records = {.session_id = ledger->id, .from_seq = row.session.row.base_seq}};
     sim_execute(s, &op, 1);
     pw_session_options options = {.allocator = &pw_heap, .uid = pw_str_from(ledger->uid)};
@@ -279,7 +284,7 @@ void check_fold(sim *s, sim_live *l)
             at++;
         }
         at = at > 40 ? at - 40 : 0;
-        sim_fail(s, "FOLD", "%s at %llu: the journal folds to …%.100s… and memory holds …%.100s…",
+        sim_fail(s, "FOLD", "%s at %llu: the journal folds to %.100s, memory holds %.100s",
                  ledger->name, (unsigned long long)ledger->last_seq, a.ptr + (at < a.len ? at : 0),
                  b.ptr + (at < b.len ? at : 0));
     }
@@ -289,7 +294,7 @@ void check_fold(sim *s, sim_live *l)
     pw_arena_free(&arena);
 }
 
-/* --- Before any call --------------------------------------------------------------------------------------------- */
+/* --- Before any call -------------------------------------------------------------------------- */
 
 /* False: nothing more can be said (or it failed). The life may not know yet that it is fenced. */
 static bool check_start(sim *s, sim_live *l, pw_str turn, const char *what)
@@ -304,7 +309,8 @@ static bool check_start(sim *s, sim_live *l, pw_str turn, const char *what)
     }
     sim_turn *t = ledger->open >= 0 ? &ledger->turns[ledger->open] : NULL;
     if (!t || !pw_str_equal(t->id, turn)) {
-        sim_fail(s, "ORDER", "%s: a %s call for a turn that is not open in the store", ledger->name, what);
+        sim_fail(s, "ORDER", "%s: a %s call for a turn that is not open in the store", ledger->name,
+                 what);
     } else if (l->sealing) {
         sim_fail(s, "C4", "%s: a %s call in a turn that is only to be sealed", ledger->name, what);
     } else if (t->must_cancel) {
@@ -317,13 +323,13 @@ static bool check_start(sim *s, sim_live *l, pw_str turn, const char *what)
         sim_fail(s, "G3", "%s: a %s call, and the money is spent", ledger->name, what);
     } else if (t->malformed > t->definition->max_protocol_failures) {
         sim_fail(s, "F3", "%s: a %s call after too many protocol failures", ledger->name, what);
-    } else if (l->drained && s->owners[l->owner].draining && strcmp(what, "model") == 0) {
-        sim_fail(s, "I6", "%s: a model call while draining", ledger->name);
+    } else if (l->drained) {
+        sim_fail(s, "I6", "%s: a %s call while draining", ledger->name, what);
     }
     return !s->failed;
 }
 
-/* --- Model calls ---------------------------------------------------------------------------------------------------- */
+/* --- Model calls ------------------------------------------------------------------------------ */
 
 uint64_t check_message_hash(const pw_message *m)
 {
@@ -377,7 +383,8 @@ static bool message_is(const sim_ledger *l, const pw_message *m, const sim_messa
     case PW_ROLE_ASSISTANT:
         return world_parts_hash(m->parts, m->part_count, true) == want->hash;
     case PW_ROLE_TOOL:
-        return pw_str_equal(m->call, l->steps[want->step].call) && pw_str_equal(m->result, want->text);
+        return pw_str_equal(m->call, l->steps[want->step].call) &&
+               pw_str_equal(m->result, want->text);
     }
     return false;
 }
@@ -396,12 +403,14 @@ static void check_against_journal(sim *s, const sim_ledger *l, const pw_model_re
         if (i < q->count && message_is(l, q->messages[i], want)) {
             i++;
         } else if (!want->empty) {
-            sim_fail(s, "C9", "%s: message %zu of the request is not the journal's %lld (record %llu)",
+            sim_fail(s, "C9",
+                     "%s: message %zu of the request is not the journal's %lld (record %llu)",
                      l->name, i, (long long)want->n, (unsigned long long)want->seq);
         }
     }
     if (!s->failed && i != q->count) {
-        sim_fail(s, "C9", "%s: the request holds %zu messages, the journal %zu", l->name, q->count, i);
+        sim_fail(s, "C9", "%s: the request holds %zu messages, the journal %zu", l->name, q->count,
+                 i);
     }
 }
 
@@ -461,7 +470,8 @@ void check_model(sim *s, sim_live *l, const pw_model_request *request)
     }
     for (int32_t i = 0; i < s->call_count; i++) {
         const sim_call *c = &s->calls[i];
-        if (c->model && !c->ended && !c->aborted && c->session == l->session && c->serial == l->serial) {
+        if (c->model && !c->ended && !c->aborted && c->session == l->session &&
+            c->serial == l->serial) {
             sim_fail(s, "C12", "%s: two model calls at once", ledger->name);
         }
     }
@@ -473,7 +483,7 @@ void check_model(sim *s, sim_live *l, const pw_model_request *request)
     }
 }
 
-/* --- Tool calls ------------------------------------------------------------------------------------------------------- */
+/* --- Tool calls ------------------------------------------------------------------------------- */
 
 /* C7: the stricter of two; to or from transactional, as declared at the start. */
 bool check_effects_allowed(pw_effects_class pinned, bool has_today, pw_effects_class today,
@@ -485,7 +495,8 @@ bool check_effects_allowed(pw_effects_class pinned, bool has_today, pw_effects_c
     return effective == (pinned > today ? pinned : today);
 }
 
-/* D1, put together by hand: SHA-256 over three strings, each after its length in 8 bytes, big end first. */
+/* D1, put together by hand: SHA-256 over three strings, each after its length in 8 bytes, big end
+ * first. */
 static void make_key(sim *s, const sim_ledger *l, pw_str turn, pw_str step, pw_hash_hex *ret)
 {
     pw_str parts[3] = {pw_str_from(l->uid), turn, step};
@@ -504,7 +515,8 @@ static void make_key(sim *s, const sim_ledger *l, pw_str turn, pw_str step, pw_h
     (void)s;
 }
 
-/* D3: none and idempotent calls may run together, eight at most; others alone, after all calls before them. */
+/* D3: none and idempotent calls may run together, eight at most; others alone, after all calls
+ * before them. */
 static void check_company(sim *s, sim_live *l, const sim_step *step, pw_effects_class effects)
 {
     const sim_ledger *ledger = &s->ledgers[l->session];
@@ -512,8 +524,8 @@ static void check_company(sim *s, sim_live *l, const sim_step *step, pw_effects_
     int32_t beside = 0;
     for (int32_t i = 0; i < s->call_count; i++) {
         const sim_call *c = &s->calls[i];
-        if (c->model || c->ended || c->answered || c->session != l->session || c->serial != l->serial ||
-            ledger->steps[c->step].receipt) {
+        if (c->model || c->ended || c->answered || c->session != l->session ||
+            c->serial != l->serial || ledger->steps[c->step].receipt) {
             continue;
         }
         beside++;
@@ -533,10 +545,12 @@ static void check_company(sim *s, sim_live *l, const sim_step *step, pw_effects_
     }
 }
 
-static void check_arguments(sim *s, const sim_ledger *l, const sim_step *step, const pw_tool_call *call)
+static void check_arguments(sim *s, const sim_ledger *l, const sim_step *step,
+                            const pw_tool_call *call)
 {
     if (!step->known || step->broken || !pw_str_equal(call->name, step->name)) {
-        sim_fail(s, "F3", "%s %.*s: a call that no tool can take is run", l->name, PW_STR_ARG(step->id));
+        sim_fail(s, "F3", "%s %.*s: a call that no tool can take is run", l->name,
+                 PW_STR_ARG(step->id));
         return;
     }
     if (!pw_str_equal(call->arguments, step->arguments)) {
@@ -563,9 +577,10 @@ static void check_tool_budget(sim *s, const sim_ledger *l, const sim_step *step)
 {
     int64_t started = 0;
     for (int32_t i = 0; i < l->step_count; i++) {
-        const sim_step *other = &l->steps[i]; /* a tool that went away in between is no call any more (C7) */
-        started += other->turn == step->turn && other->starts > 0 &&
-                   other->receipt != RECEIPT_MALFORMED;
+        const sim_step *other =
+            &l->steps[i]; /* a tool that went away in between is no call any more (C7) */
+        started +=
+            other->turn == step->turn && other->starts > 0 && other->receipt != RECEIPT_MALFORMED;
     }
     const sim_turn *t = &l->turns[step->turn];
     if (step->starts == 0 && t->budget.max_tool_calls >= 0 && started >= t->budget.max_tool_calls) {
@@ -616,7 +631,8 @@ void check_tool(sim *s, sim_live *l, const pw_tool_call *call, bool transact)
     if (transact != (call->effects == PW_EFFECTS_TRANSACTIONAL)) {
         sim_fail(s, "D2", "%s %.*s: transactional or not?", ledger->name, PW_STR_ARG(call->step));
     } else if (!today) {
-        sim_fail(s, "C7", "%s %.*s: a tool that is gone today is run", ledger->name, PW_STR_ARG(call->step));
+        sim_fail(s, "C7", "%s %.*s: a tool that is gone today is run", ledger->name,
+                 PW_STR_ARG(call->step));
     } else if (!check_effects_allowed(step->effects, true, today->effects, call->effects)) {
         sim_fail(s, "C7", "%s %.*s runs as %s", ledger->name, PW_STR_ARG(call->step),
                  pw_effects_name(call->effects));

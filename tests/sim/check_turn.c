@@ -1,9 +1,10 @@
 /*
- * Rules about a whole turn: repeated calls (F4), what a cancel keeps (I3, I7), what was used (G1, G6, H2).
+ * Rules about a whole turn: repeated calls (F4), what a cancel keeps (I3, I7), what was used (G1,
+ * G6, H2).
  */
 #include "sim.h"
 
-/* --- F4 ----------------------------------------------------------------------------------------------- */
+/* --- F4 --------------------------------------------------------------------------------------- */
 
 /* The same call in the model step before `n` of this turn; NULL when it was not made there. */
 static const sim_step *made_before(const sim_ledger *l, const sim_step *step, int64_t *n)
@@ -19,7 +20,8 @@ static const sim_step *made_before(const sim_ledger *l, const sim_step *step, in
     *n = before;
     for (int32_t i = 0; i < l->step_count && before > 0; i++) {
         const sim_step *other = &l->steps[i];
-        if (other->turn == step->turn && other->n == before && other->signature == step->signature) {
+        if (other->turn == step->turn && other->n == before &&
+            other->signature == step->signature) {
             return other;
         }
     }
@@ -67,7 +69,7 @@ void check_refused_repeat(sim *s, const sim_ledger *l, const sim_step *step)
     }
 }
 
-/* --- Cancels -------------------------------------------------------------------------------------------- */
+/* --- Cancels ---------------------------------------------------------------------------------- */
 
 static const sim_call *streaming(const sim *s, const sim_live *l)
 {
@@ -81,7 +83,8 @@ static const sim_call *streaming(const sim *s, const sim_live *l)
     return NULL;
 }
 
-/* I3: a recovered turn with a cancel begins no attempt. I7: the end of a cancelled turn keeps the text so far. */
+/* I3: a recovered turn with a cancel begins no attempt. I7: the end of a cancelled turn keeps the
+ * text so far. */
 void check_cancelled(sim *s, const sim_live *l, const pw_append *a)
 {
     const char *name = s->ledgers[l->session].name;
@@ -98,13 +101,14 @@ void check_cancelled(sim *s, const sim_live *l, const pw_append *a)
             pw_str_is(pw_json_text(pw_json_get(body, "state")), "cancelled") &&
             pw_json_text(pw_json_get(body, "text")).len != l->text_bytes) {
             sim_fail(s, "I7", "%s: cancelled with %zu bytes of text, and %llu were told", name,
-                     pw_json_text(pw_json_get(body, "text")).len, (unsigned long long)l->text_bytes);
+                     pw_json_text(pw_json_get(body, "text")).len,
+                     (unsigned long long)l->text_bytes);
         }
         pw_arena_free(&arena);
     }
 }
 
-/* --- Usage ------------------------------------------------------------------------------------------------ */
+/* --- Usage ------------------------------------------------------------------------------------ */
 
 static int64_t used(const pw_json *usage, const char *key)
 {
@@ -114,14 +118,15 @@ static int64_t used(const pw_json *usage, const char *key)
 void check_usage(sim *s, const sim_ledger *l, const sim_turn *t, const pw_json *ended)
 {
     const pw_json *usage = pw_json_get(ended, "usage");
-    /* A last call that nothing came of has no record of its own: its usage is in the end's sum alone. */
+    /* A last call that nothing came of has no record of its own: its usage is in the end's sum
+     * alone. */
     int64_t more = used(usage, "input_tokens") + used(usage, "output_tokens") - t->tokens;
     int64_t paid = used(usage, "cost_micros") - t->cost;
-    bool last_lost = t->state == PW_TURN_FAILED || t->state == PW_TURN_PAUSED ||
-                     t->state == PW_TURN_CANCELLED;
+    bool last_lost =
+        t->state == PW_TURN_FAILED || t->state == PW_TURN_PAUSED || t->state == PW_TURN_CANCELLED;
     if (used(usage, "iterations") != t->iterations) {
-        sim_fail(s, "H2", "%s: %lld iterations, and it says %lld", l->name, (long long)t->iterations,
-                 (long long)used(usage, "iterations"));
+        sim_fail(s, "H2", "%s: %lld iterations, and it says %lld", l->name,
+                 (long long)t->iterations, (long long)used(usage, "iterations"));
     } else if (more < 0 || more > (last_lost ? 102 : 0)) {
         sim_fail(s, "G1", "%s: %lld tokens, and it says %lld + %lld", l->name, (long long)t->tokens,
                  (long long)used(usage, "input_tokens"), (long long)used(usage, "output_tokens"));

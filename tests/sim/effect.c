@@ -1,5 +1,6 @@
 /*
- * Doing what a machine asks, in the order it asks, with a chance to die before and after each effect.
+ * Doing what a machine asks, in the order it asks, with a chance to die before and after each
+ * effect.
  */
 #include <stdlib.h>
 
@@ -19,15 +20,20 @@ sim_call *call_new(sim *s, sim_live *l, bool model, uint64_t call)
         PW_ASSERT(s->calls);
     }
     sim_call *c = &s->calls[s->call_count++];
-    *c = (sim_call){.owner = l->owner, .session = l->session, .life = s->owners[l->owner].life,
-                    .serial = l->serial, .call = call, .model = model};
+    *c = (sim_call){.owner = l->owner,
+                    .session = l->session,
+                    .life = s->owners[l->owner].life,
+                    .serial = l->serial,
+                    .call = call,
+                    .model = model};
     return c;
 }
 
 static void call_at(sim *s, sim_call *c, int64_t at)
 {
-    queue_push(s, (sim_event){.at = at, .kind = EVENT_CALL, .a = (int32_t)(c - s->calls),
-                              .b = ++c->version});
+    queue_push(
+        s,
+        (sim_event){.at = at, .kind = EVENT_CALL, .a = (int32_t)(c - s->calls), .b = ++c->version});
 }
 
 /* --- Model calls */
@@ -44,8 +50,8 @@ static void do_model(sim *s, sim_live *l, const pw_model_request *request)
     c->step_id = sim_dup(s, request->step);
     c->turn = sim_dup(s, request->turn);
     c->said = world_model(s, ledger, request);
-    sim_note(s, "owner %d: %s model call %llx, %.*s, attempt %d try %d, %zu messages",
-             l->owner, ledger->name, (unsigned long long)request->call, PW_STR_ARG(request->step),
+    sim_note(s, "owner %d: %s model call %llx, %.*s, attempt %d try %d, %zu messages", l->owner,
+             ledger->name, (unsigned long long)request->call, PW_STR_ARG(request->step),
              request->attempt, request->tries, request->count);
     call_at(s, c, s->now + c->said->piece_ms);
 }
@@ -72,10 +78,12 @@ static bool model_event(sim *s, sim_live *l, sim_call *c)
             l->text_bytes = 0;
         }
         bool reasoning = bytes.len > 0 && c->piece == 1 && c->said->pieces > 3;
-        bool on = bytes.len == 0 ||
-                  life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_DELTA,
-                                              .delta = {.call = c->call, .reasoning = reasoning,
-                                                        .bytes = bytes}});
+        bool on =
+            bytes.len == 0 ||
+            life_step(
+                s, l,
+                &(pw_input){.kind = PW_IN_MODEL_DELTA,
+                            .delta = {.call = c->call, .reasoning = reasoning, .bytes = bytes}});
         c = NULL; /* a step may have moved the calls */
         return on;
     }
@@ -85,15 +93,18 @@ static bool model_event(sim *s, sim_live *l, sim_call *c)
     if (answers && !c->said->fails) {
         ledger->reply_hashes[ledger->reply_count++ % 16] =
             world_parts_hash(c->said->parts, c->said->reply.part_count, false);
-        return life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_REPLY,
-                                           .reply = {.call = c->call, .reply = &c->said->reply}});
+        return life_step(s, l,
+                         &(pw_input){.kind = PW_IN_MODEL_REPLY,
+                                     .reply = {.call = c->call, .reply = &c->said->reply}});
     }
-    pw_failure aborted = {.failure_class = PW_FAILURE_RETRY, .code = PW_STR("aborted"),
-                          .message = PW_STR("aborted"), .usage = PW_USAGE_UNKNOWN};
-    return life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_FAILED,
-                                       .failed = {.call = c->call,
-                                                  .failure = answers ? &c->said->failure
-                                                                     : &aborted}});
+    pw_failure aborted = {.failure_class = PW_FAILURE_RETRY,
+                          .code = PW_STR("aborted"),
+                          .message = PW_STR("aborted"),
+                          .usage = PW_USAGE_UNKNOWN};
+    return life_step(s, l,
+                     &(pw_input){.kind = PW_IN_MODEL_FAILED,
+                                 .failed = {.call = c->call,
+                                            .failure = answers ? &c->said->failure : &aborted}});
 }
 
 /* --- Tool calls */
@@ -151,8 +162,9 @@ static bool tool_answer(sim *s, sim_live *l, sim_call *c)
             s->planted = true;
         }
     }
-    return life_step(s, l, &(pw_input){.kind = PW_IN_TOOL_RESULT,
-                                       .tool = {.call = c->call, .outcome = &outcome}});
+    return life_step(
+        s, l,
+        &(pw_input){.kind = PW_IN_TOOL_RESULT, .tool = {.call = c->call, .outcome = &outcome}});
 }
 
 static bool tool_effect(sim *s, sim_call *c)
@@ -192,14 +204,17 @@ static void again(sim *s, int32_t index)
     }
     if (!c->model) {
         pw_tool_outcome outcome = {.kind = PW_TOOL_RESULT, .json = PW_STR("\"again\"")};
-        life_step(s, l, &(pw_input){.kind = PW_IN_TOOL_RESULT,
-                                    .tool = {.call = c->call, .outcome = &outcome}});
+        life_step(
+            s, l,
+            &(pw_input){.kind = PW_IN_TOOL_RESULT, .tool = {.call = c->call, .outcome = &outcome}});
     } else if (c->said->fails) {
-        life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_FAILED,
-                                    .failed = {.call = c->call, .failure = &c->said->failure}});
+        life_step(s, l,
+                  &(pw_input){.kind = PW_IN_MODEL_FAILED,
+                              .failed = {.call = c->call, .failure = &c->said->failure}});
     } else {
-        life_step(s, l, &(pw_input){.kind = PW_IN_MODEL_REPLY,
-                                    .reply = {.call = c->call, .reply = &c->said->reply}});
+        life_step(s, l,
+                  &(pw_input){.kind = PW_IN_MODEL_REPLY,
+                              .reply = {.call = c->call, .reply = &c->said->reply}});
     }
 }
 
@@ -207,7 +222,8 @@ void call_deliver(sim *s, sim_live *l, sim_call *c)
 {
     c->held = false;
     int32_t index = (int32_t)(c - s->calls);
-    if (owner_boundary(s, c->owner, c->model ? "before a model's answer" : "before a tool's answer")) {
+    if (owner_boundary(s, c->owner,
+                       c->model ? "before a model's answer" : "before a tool's answer")) {
         return;
     }
     bool on = c->model ? model_event(s, l, c) : tool_answer(s, l, c);
@@ -286,9 +302,12 @@ static void do_wake(sim *s, sim_live *l, int64_t at_ms)
     l->wake_version++;
     if (at_ms >= 0) {
         int64_t wait = at_ms - sim_wall(s);
-        queue_push(s, (sim_event){.at = s->now + (wait < 0 ? 0 : wait), .kind = EVENT_WAKE,
-                                  .owner = l->owner, .life = s->owners[l->owner].life,
-                                  .a = l->session, .b = sim_mix(l->serial, l->wake_version)});
+        queue_push(s, (sim_event){.at = s->now + (wait < 0 ? 0 : wait),
+                                  .kind = EVENT_WAKE,
+                                  .owner = l->owner,
+                                  .life = s->owners[l->owner].life,
+                                  .a = l->session,
+                                  .b = sim_mix(l->serial, l->wake_version)});
     }
 }
 
@@ -312,7 +331,9 @@ static void do_append(sim *s, sim_live *l, const pw_append *append)
     if (!o->writer) {
         o->writer = true;
         queue_push(s, (sim_event){.at = s->now + (int64_t)sim_chance(s, 0x317, s->order, 4),
-                                  .kind = EVENT_WRITE, .owner = l->owner, .life = o->life});
+                                  .kind = EVENT_WRITE,
+                                  .owner = l->owner,
+                                  .life = o->life});
     }
 }
 
@@ -364,7 +385,9 @@ static bool let_go(sim *s, sim_live *l, int64_t wake_at_ms)
 {
     sim_ledger *ledger = &s->ledgers[l->session];
     pw_op op = {.kind = PW_OP_RELEASE,
-                .release = {.session_id = ledger->id, .epoch = l->epoch, .wake_at_ms = wake_at_ms,
+                .release = {.session_id = ledger->id,
+                            .epoch = l->epoch,
+                            .wake_at_ms = wake_at_ms,
                             .looked_n = l->looked_n}};
     sim_execute(s, &op, 1);
     sim_note(s, "owner %d: %s is let go: %s", l->owner, ledger->name, pw_status_code(op.status));
@@ -397,16 +420,19 @@ static void do_rest(sim *s, sim_live *l, bool released)
     life_drop(s, l);
     if (again) {
         o->reload[session] = true;
-        queue_push(s, (sim_event){.at = s->now + 20, .kind = EVENT_RELOAD, .owner = l->owner,
-                                  .life = o->life, .a = session});
+        queue_push(s, (sim_event){.at = s->now + 20,
+                                  .kind = EVENT_RELOAD,
+                                  .owner = l->owner,
+                                  .life = o->life,
+                                  .a = session});
     }
 }
 
 static void do_one(sim *s, sim_live *l, const pw_effect *e)
 {
     if (l->fenced && e->kind != PW_DO_ABORT && e->kind != PW_DO_REST && e->kind != PW_DO_WAKE) {
-        sim_fail(s, "J1", "%s: a fenced machine asks for effect %d",
-                 s->ledgers[l->session].name, (int)e->kind);
+        sim_fail(s, "J1", "%s: a fenced machine asks for effect %d", s->ledgers[l->session].name,
+                 (int)e->kind);
         return;
     }
     switch (e->kind) {

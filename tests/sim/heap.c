@@ -1,6 +1,7 @@
 /*
- * One life's memory. A crash takes all of it at once, without a word to the machine; a life that ends in
- * order must have given everything back. While `on`, allocations fail at random: the machine must then leave itself as it was.
+ * One life's memory. A crash takes all of it at once, without a word to the machine; a life that
+ * ends in order must have given everything back. While `on`, allocations fail at random: the
+ * machine must then leave itself as it was.
  */
 #include <stdlib.h>
 

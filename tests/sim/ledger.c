@@ -1,7 +1,7 @@
 /*
- * The judge's fold: every journal, read back from the store after each commit, and understood without the engine's
- * help. What a record may say, and when, is checked as it is read (B, C, D, M6); what depends on who does what is in
- * check.c.
+ * The judge's fold: every journal, read back from the store after each commit, and understood
+ * without the engine's help. What a record may say, and when, is checked as it is read (B, C, D,
+ * M6); what depends on who does what is in check.c.
  */
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ void ledger_init(sim *s)
     }
 }
 
-/* --- Looking things up ---------------------------------------------------------------------------- */
+/* --- Looking things up ------------------------------------------------------------------------ */
 
 sim_turn *ledger_turn(sim_ledger *l, pw_str turn)
 {
@@ -98,7 +98,7 @@ static sim_step *add_step(sim_ledger *l)
     return step;
 }
 
-/* --- turn.opened -------------------------------------------------------------------------------------- */
+/* --- turn.opened ------------------------------------------------------------------------------ */
 
 /* B3: SHA-256 of the claimed ids, sorted bytewise, joined with \n. */
 static void check_turn_id(const reading *r, const pw_json *requests)
@@ -128,7 +128,8 @@ static void check_turn_id(const reading *r, const pw_json *requests)
 }
 
 /* Is it what was accepted? Its line of the opening message (B4) goes to `text`. */
-static bool content_is(const reading *r, const pw_json *request, const sim_request *q, pw_buffer *text)
+static bool content_is(const reading *r, const pw_json *request, const sim_request *q,
+                       pw_buffer *text)
 {
     char room[160];
     int32_t session = (int32_t)(r->l - r->s->ledgers);
@@ -142,8 +143,8 @@ static bool content_is(const reading *r, const pw_json *request, const sim_reque
     }
     pw_buffer_format(text, "[%d%d:%d%d] %.*s", minute / 600, minute / 60 % 10, minute % 60 / 10,
                      minute % 10, PW_STR_ARG(want));
-    return pw_str_equal(want, pw_json_text(pw_json_get(
-                                  pw_json_at(pw_json_get(request, "content"), 0), "text")));
+    return pw_str_equal(
+        want, pw_json_text(pw_json_get(pw_json_at(pw_json_get(request, "content"), 0), "text")));
 }
 
 /* A7, B1, B8: what is claimed is the oldest that waits, in order, without gaps, and alike. */
@@ -177,7 +178,8 @@ static void claim_one(const reading *r, const pw_json *request, const sim_reques
     if (!content_is(r, request, q, text)) {
         bad(r, "A1", "a claimed message is not what was accepted");
     }
-    int64_t debounce = sim_definition(r->s, r->s->plan->definition[l - r->s->ledgers], 0)->debounce_ms;
+    int64_t debounce =
+        sim_definition(r->s, r->s->plan->definition[l - r->s->ledgers], 0)->debounce_ms;
     if (!*before && !r->s->jumped && r->record->at_ms < q->at_ms + debounce) {
         bad(r, "B2", "it is claimed before the debounce is over");
     }
@@ -186,7 +188,8 @@ static void claim_one(const reading *r, const pw_json *request, const sim_reques
     *before = q;
 }
 
-/* B4: the history is a run of whole turns that ends before this one, of at most `context.messages` messages. */
+/* B4: the history is a run of whole turns that ends before this one, of at most `context.messages`
+ * messages. */
 static void check_window(const reading *r, const sim_turn *t)
 {
     const sim_ledger *l = r->l;
@@ -222,8 +225,10 @@ static void fold_opened(reading *r)
     s->turns++;
     l->open = l->turn_count++;
     sim_turn *t = r->turn = &l->turns[l->open];
-    *t = (sim_turn){.id = sim_dup(s, r->record->turn), .opened_seq = r->record->seq,
-                    .attempts = 1, .first_message = l->message_count,
+    *t = (sim_turn){.id = sim_dup(s, r->record->turn),
+                    .opened_seq = r->record->seq,
+                    .attempts = 1,
+                    .first_message = l->message_count,
                     .deadline_at_ms = number_of(r, "deadline_at", -1),
                     .first_seq = (uint64_t)number_of(r, "first_seq", 0)};
     for (int32_t version = 0; version < 2; version++) {
@@ -260,7 +265,7 @@ static void fold_opened(reading *r)
     }
 }
 
-/* --- The model ---------------------------------------------------------------------------------------- */
+/* --- The model -------------------------------------------------------------------------------- */
 
 static bool fits_as_id(pw_str id)
 {
@@ -397,7 +402,7 @@ static void fold_discarded(reading *r)
     add_usage(r, pw_json_get(r->body, "usage"));
 }
 
-/* --- Tools -------------------------------------------------------------------------------------------- */
+/* --- Tools ------------------------------------------------------------------------------------ */
 
 static void fold_started(reading *r)
 {
@@ -416,7 +421,7 @@ static void fold_started(reading *r)
 
 static sim_receipt receipt_of(pw_str outcome)
 {
-    static const char *const names[] = {"", "done", "error", "unknown", "cancelled",
+    static const char *const names[] = {"",       "done",   "error",     "unknown", "cancelled",
                                         "denied", "paused", "malformed", "repeated"};
     for (int32_t i = 1; i < 9; i++) {
         if (pw_str_is(outcome, names[i])) {
@@ -505,7 +510,7 @@ static void fold_late(reading *r)
     }
 }
 
-/* --- turn.ended --------------------------------------------------------------------------------------- */
+/* --- turn.ended ------------------------------------------------------------------------------- */
 
 static void fold_ended(reading *r)
 {
@@ -547,7 +552,7 @@ static void fold_ended(reading *r)
     l->open = -1;
 }
 
-/* --- All ------------------------------------------------------------------------------------------------ */
+/* --- All -------------------------------------------------------------------------------------- */
 
 static void fold_one(reading *r)
 {
@@ -611,7 +616,8 @@ void ledger_read(sim *s, sim_ledger *l)
 {
     pw_arena arena;
     pw_arena_init(&arena, &pw_heap, 8192, 0);
-    pw_op op = {.kind = PW_OP_RECORDS, .arena = &arena,
+    pw_op op = {.kind = PW_OP_RECORDS,
+                .arena = &arena,
                 .records = {.session_id = l->id, .from_seq = l->last_seq + 1}};
     sim_execute(s, &op, 1);
     if (op.status != PW_OK) {
@@ -625,7 +631,9 @@ void ledger_read(sim *s, sim_ledger *l)
         } else {
             sim_note(s, "    %s %llu %s %.*s %.*s", l->name, (unsigned long long)r.record->seq,
                      pw_record_kind_name(r.record->kind), PW_STR_ARG(r.record->step),
-                     r.record->kind == PW_RECORD_TURN_OPENED ? 0 : (int)(r.record->body.len > 300 ? 300 : r.record->body.len),
+                     r.record->kind == PW_RECORD_TURN_OPENED
+                         ? 0
+                         : (int)(r.record->body.len > 300 ? 300 : r.record->body.len),
                      r.record->body.ptr);
             fold_one(&r);
         }

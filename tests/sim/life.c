@@ -1,7 +1,9 @@
 /*
- * A session in an owner's memory, from its load to its rest: the part of a runtime that feeds the machine.
+ * A session in an owner's memory, from its load to its rest: the part of a runtime that feeds the
+ * machine.
  *
- * Strings given to the machine are freed or overwritten right after each step: it must have copied what it keeps.
+ * Strings given to the machine are freed or overwritten right after each step: it must have copied
+ * what it keeps.
  */
 #include <stdlib.h>
 
@@ -20,8 +22,8 @@ void life_drop(sim *s, sim_live *l)
     if (!l->gone && l->machine) {
         pw_session_free(l->machine);
         if (l->heap.bytes != 0) {
-            sim_fail(s, "memory", "%s: %zu bytes were not given back",
-                     s->ledgers[l->session].name, l->heap.bytes);
+            sim_fail(s, "memory", "%s: %zu bytes were not given back", s->ledgers[l->session].name,
+                     l->heap.bytes);
         }
     }
     l->machine = NULL;
@@ -46,8 +48,8 @@ static bool step_one(sim *s, sim_live *l, const pw_input *input)
     }
     l->heap.on = false;
     if (status != PW_OK) {
-        sim_fail(s, "step", "%s: the machine answers %s to input %d",
-                 s->ledgers[l->session].name, pw_status_code(status), (int)input->kind);
+        sim_fail(s, "step", "%s: the machine answers %s to input %d", s->ledgers[l->session].name,
+                 pw_status_code(status), (int)input->kind);
         return false;
     }
     return effects_do(s, l, effects) && life_current(s, l) && !s->failed;
@@ -65,7 +67,8 @@ bool life_step(sim *s, sim_live *l, const pw_input *input)
     return input == NULL || step_one(s, l, input);
 }
 
-/* Shows the machine what waits. The time comes first, and may make it act before it sees the rows. */
+/* Shows the machine what waits. The time comes first, and may make it act before it sees the rows.
+ */
 bool life_inbox(sim *s, sim_live *l)
 {
     if (!life_step(s, l, NULL)) {
@@ -74,7 +77,8 @@ bool life_inbox(sim *s, sim_live *l)
     sim_ledger *ledger = &s->ledgers[l->session];
     pw_arena arena;
     pw_arena_init(&arena, &pw_heap, 4096, 0);
-    pw_op op = {.kind = PW_OP_INBOX, .arena = &arena,
+    pw_op op = {.kind = PW_OP_INBOX,
+                .arena = &arena,
                 .inbox = {.session_id = ledger->id, .limit = (size_t)s->plan->inbox_limit}};
     sim_execute(s, &op, 1);
     if (op.status != PW_OK) {
@@ -98,7 +102,8 @@ bool life_inbox(sim *s, sim_live *l)
     }
     for (size_t i = 0; i < inbox.count; i++) {
         sim_turn *t = inbox.rows[i].kind == PW_INBOX_CANCEL
-                          ? ledger_turn(ledger, inbox.rows[i].request_id) : NULL;
+                          ? ledger_turn(ledger, inbox.rows[i].request_id)
+                          : NULL;
         bool ending = l->ends_again || (l->append && l->append->turn_ended_seq);
         if (t && !t->ended_seq && !ending && !l->sealing && l->epoch == ledger->epoch) {
             t->must_cancel = true;
@@ -235,12 +240,14 @@ void life_open(sim *s, int32_t owner, const pw_op *taken)
     plant_recovery(s, l);
     pw_alive_call alive[16];
     bool later = s->plan->changed_agent && s->owners[owner].life > 2;
-    pw_opened opened = {.epoch = l->epoch, .cause = taken->take.cause,
+    pw_opened opened = {.epoch = l->epoch,
+                        .cause = taken->take.cause,
                         .crashes = taken->take.row.crashes,
-                        .max_attempts = s->plan->max_attempts, .pinned = pinned(s, l),
+                        .max_attempts = s->plan->max_attempts,
+                        .pinned = pinned(s, l),
                         .today = sim_definition(s, s->plan->definition[session], later)};
-    l->sealing = opened.crashes >= opened.max_attempts && opened.pinned &&
-                 opened.cause != PW_CAUSE_TAKEN;
+    l->sealing =
+        opened.crashes >= opened.max_attempts && opened.pinned && opened.cause != PW_CAUSE_TAKEN;
     add_alive(s, l, &opened, alive);
     sim_note(s, "owner %d opens %s: epoch %llu, cause %d, crashes %lld, %zu alive", owner,
              s->ledgers[session].name, (unsigned long long)l->epoch, (int)opened.cause,

@@ -1,6 +1,6 @@
 /*
- * pawl-sim: runs seeds, stories and the test of the judge itself. It ends with a line of numbers, and with status 1 when
- * anything failed; a failing seed is shrunk and its script printed.
+ * pawl-sim: runs seeds, stories and the test of the judge itself. It ends with a line of numbers,
+ * and with status 1 when anything failed; a failing seed is shrunk and its script printed.
  */
 #include <malloc.h>
 #include <stdlib.h>
@@ -46,7 +46,8 @@ static void tell_failure(const sim_plan *plan, const sim_result *r, bool shrink)
     sim_result again;
     sim_shrink(plan, r, &smallest);
     sim_run(&smallest, false, &again);
-    printf("shrunk from %d moves to %d: %s\n", plan->move_count, smallest.move_count, again.message);
+    printf("shrunk from %d moves to %d: %s\n", plan->move_count, smallest.move_count,
+           again.message);
     plan_print(&smallest, stdout);
     printf("see it all: pawl-sim --seed %llu --shrink --verbose\n", (unsigned long long)plan->seed);
     fflush(stdout);
@@ -105,7 +106,32 @@ static void run_seeds(uint64_t from, uint64_t to, double seconds, totals *t)
     }
 }
 
-/* Every story, at every boundary, every trouble. */
+static void run_trouble(sim_plan *plan, totals *t, uint64_t failed_before)
+{
+    sim_result r;
+    sim_run(plan, false, &r);
+    count(t, &r);
+    if (r.failed && t->failed - failed_before <= 3) {
+        tell_failure(plan, &r, false);
+    }
+}
+
+/* Two crashes: the second at every place of the recovery from the first. */
+static uint64_t run_pairs(sim_plan *plan, uint64_t boundaries, totals *t)
+{
+    uint64_t pairs = 0, failed = t->failed;
+    plan->crash_kind = 0;
+    for (plan->crash_at = 1; plan->crash_at <= boundaries; plan->crash_at++) {
+        for (plan->crash_again = 1; plan->crash_again <= boundaries; plan->crash_again++) {
+            run_trouble(plan, t, failed);
+            pairs++;
+        }
+    }
+    plan->crash_again = 0;
+    return pairs;
+}
+
+/* Every story, at every boundary, every trouble; the shorter ones also with two crashes. */
 static void run_crashes(totals *t)
 {
     for (int32_t story = 0; story < sim_story_count; story++) {
@@ -115,28 +141,20 @@ static void run_crashes(totals *t)
         sim_run(&plan, false, &whole);
         count(t, &whole);
         if (whole.failed) {
-            printf("\nstory %s", sim_stories[story].name);
             tell_failure(&plan, &whole, false);
             continue;
         }
         uint64_t failed = t->failed;
-        for (int32_t kind = 0; kind < 5; kind++) {
-            for (uint64_t at = 1; at <= whole.boundaries; at++) {
-                sim_result r;
-                plan.crash_at = at;
-                plan.crash_kind = kind;
-                sim_run(&plan, false, &r);
-                count(t, &r);
-                if (r.failed && t->failed - failed <= 3) {
-                    printf("\nstory %s, boundary %llu, trouble %d", sim_stories[story].name,
-                           (unsigned long long)at, kind);
-                    tell_failure(&plan, &r, false);
-                }
+        for (plan.crash_kind = 0; plan.crash_kind < 5; plan.crash_kind++) {
+            for (plan.crash_at = 1; plan.crash_at <= whole.boundaries; plan.crash_at++) {
+                run_trouble(&plan, t, failed);
             }
         }
-        printf("story `%s`: %llu boundaries, 5 troubles at each, %llu failed\n",
-               sim_stories[story].name, (unsigned long long)whole.boundaries,
-               (unsigned long long)(t->failed - failed));
+        uint64_t pairs = whole.boundaries <= 60 ? run_pairs(&plan, whole.boundaries, t) : 0;
+        printf(
+            "story `%s`: %llu boundaries, 5 troubles at each, %llu pairs of crashes, %llu failed\n",
+            sim_stories[story].name, (unsigned long long)whole.boundaries,
+            (unsigned long long)pairs, (unsigned long long)(t->failed - failed));
     }
 }
 
@@ -157,7 +175,7 @@ static void self_test(uint64_t seeds, totals *t)
         uint64_t planted = 0, caught = 0, by_rule = 0;
         sim_result r = {0};
         char other[64] = "";
-        for (uint64_t seed = 1; seed <= seeds && by_rule < 3; seed++) {
+        for (uint64_t seed = 1; seed <= seeds && by_rule < 2; seed++) {
             sim_plan plan;
             plan_make(&plan, seed);
             plan.starve_permille = 0;
@@ -203,12 +221,14 @@ static int one_story(const char *text, bool verbose)
     sim_plan plan;
     sim_result r;
     int story = 0, kind = 0;
-    unsigned long long at = 0;
-    if (sscanf(text, "%d:%llu:%d", &story, &at, &kind) < 1 || story < 0 || story >= sim_story_count) {
+    unsigned long long at = 0, again = 0;
+    if (sscanf(text, "%d:%llu:%d:%llu", &story, &at, &kind, &again) < 1 || story < 0 ||
+        story >= sim_story_count) {
         return 2;
     }
     story_plan(&plan, story);
     plan.crash_at = at;
+    plan.crash_again = again;
     plan.crash_kind = kind;
     sim_run(&plan, verbose, &r);
     plan_print(&plan, stdout);
@@ -219,7 +239,8 @@ static int one_story(const char *text, bool verbose)
 static int usage(void)
 {
     fputs("usage: pawl-sim [--seeds FROM..TO] [--minutes M] [--crashes] [--self-test]\n"
-          "                [--seed N [--verbose] [--shrink]] [--story N[:BOUNDARY:TROUBLE] [--verbose]]\n"
+          "                [--seed N [--verbose] [--shrink]] [--story N[:BOUNDARY:TROUBLE[:AGAIN]] "
+          "[--verbose]]\n"
           "                [--failures N]\n",
           stderr);
     return 2;
@@ -253,7 +274,8 @@ int main(int argc, char **argv)
             story = argv[++i];
         } else if (strcmp(argv[i], "--minutes") == 0 && sscanf(next, "%lf", &minutes) == 1) {
             i++;
-        } else if (strcmp(argv[i], "--failures") == 0 && sscanf(next, "%d", &t.most_failures) == 1) {
+        } else if (strcmp(argv[i], "--failures") == 0 &&
+                   sscanf(next, "%d", &t.most_failures) == 1) {
             i++;
         } else {
             return usage();
@@ -272,10 +294,12 @@ int main(int argc, char **argv)
         run_seeds(from, to >= from ? to : UINT64_MAX - 1, minutes * 60, &t);
     }
     double seconds = seconds_since(&t.start);
-    printf("%llu turns, %llu appends, %llu model calls, %llu tool calls, %llu crashes, %llu failed allocations, "
+    printf("%llu turns, %llu appends, %llu model calls, %llu tool calls, %llu crashes, %llu failed "
+           "allocations, "
            "%llu events in %.1f s\n",
-           (unsigned long long)t.turns, (unsigned long long)t.appends, (unsigned long long)t.model_calls,
-           (unsigned long long)t.tool_calls, (unsigned long long)t.crashes, (unsigned long long)t.starved,
+           (unsigned long long)t.turns, (unsigned long long)t.appends,
+           (unsigned long long)t.model_calls, (unsigned long long)t.tool_calls,
+           (unsigned long long)t.crashes, (unsigned long long)t.starved,
            (unsigned long long)t.events, seconds);
     printf("%llu passed, %llu failed, %llu skipped\n", (unsigned long long)t.passed,
            (unsigned long long)t.failed, (unsigned long long)t.skipped);

@@ -1,6 +1,7 @@
 /*
- * Owners: processes that join, beat, find what is free and due, take it, drain, freeze and die. What a process knows
- * of others' deaths is by their locks or by their beats, as J2 says; nobody here looks into another's memory.
+ * Owners: processes that join, beat, find what is free and due, take it, drain, freeze and die.
+ * What a process knows of others' deaths is by their locks or by their beats, as J2 says; nobody
+ * here looks into another's memory.
  */
 #include "sim.h"
 
@@ -11,8 +12,10 @@ static void sweep_at(sim *s, int32_t owner, int64_t at)
     sim_owner *o = &s->owners[owner];
     if (o->alive && (o->sweep_at < s->now || at < o->sweep_at)) {
         o->sweep_at = at;
-        queue_push(s, (sim_event){.at = at, .kind = EVENT_SWEEP, .owner = owner, .life = o->life,
-                                  .b = (uint64_t)at});
+        queue_push(
+            s,
+            (sim_event){
+                .at = at, .kind = EVENT_SWEEP, .owner = owner, .life = o->life, .b = (uint64_t)at});
     }
 }
 
@@ -30,8 +33,8 @@ void owner_start(sim *s, int32_t owner)
     pw_random_bytes(&r, random, sizeof random);
     pw_uuid id = pw_uuid_v7(sim_wall(s), random);
     memcpy(o->id.text, id.text, sizeof o->id.text);
-    pw_op op = {.kind = PW_OP_JOIN, .owner = {.owner = o->id, .address = PW_STR("here"),
-                                              .now_ms = sim_wall(s)}};
+    pw_op op = {.kind = PW_OP_JOIN,
+                .owner = {.owner = o->id, .address = PW_STR("here"), .now_ms = sim_wall(s)}};
     sim_execute(s, &op, 1);
     sim_note(s, "owner %d starts: %s", owner, pw_status_code(op.status));
     if (op.status != PW_OK) { /* a process that cannot join ends, and is started again */
@@ -39,7 +42,9 @@ void owner_start(sim *s, int32_t owner)
         queue_push(s, (sim_event){.at = s->now + 500, .kind = EVENT_START, .owner = owner});
         return;
     }
-    queue_push(s, (sim_event){.at = s->now + SIM_LEASE_MS / 3, .kind = EVENT_BEAT, .owner = owner,
+    queue_push(s, (sim_event){.at = s->now + SIM_LEASE_MS / 3,
+                              .kind = EVENT_BEAT,
+                              .owner = owner,
                               .life = o->life});
     sweep_at(s, owner, s->now + 5);
 }
@@ -56,8 +61,8 @@ static void forget_calls(sim *s, int32_t owner)
                        sim_chance(s, 0x0f1a, c->call + (uint64_t)i, 2) == 0;
         if (goes_on) {
             c->orphan = true;
-            queue_push(s, (sim_event){.at = s->now + 30, .kind = EVENT_CALL, .a = i,
-                                      .b = ++c->version});
+            queue_push(
+                s, (sim_event){.at = s->now + 30, .kind = EVENT_CALL, .a = i, .b = ++c->version});
         } else {
             c->ended = true;
             if (!c->model) {
@@ -101,8 +106,8 @@ void owner_freeze(sim *s, int32_t owner, int64_t ms)
         sim_note(s, "owner %d freezes for %lld ms", owner, (long long)ms);
         o->frozen = true;
         o->thaw_at = s->now + ms;
-        queue_push(s, (sim_event){.at = o->thaw_at, .kind = EVENT_THAW, .owner = owner,
-                                  .life = o->life});
+        queue_push(
+            s, (sim_event){.at = o->thaw_at, .kind = EVENT_THAW, .owner = owner, .life = o->life});
     }
 }
 
@@ -113,7 +118,9 @@ bool owner_boundary(sim *s, int32_t owner, const char *where)
         return false;
     }
     s->boundaries++;
-    if (s->plan->crash_at == s->boundaries) {
+    bool second =
+        s->plan->crash_again > 0 && s->boundaries == s->plan->crash_at + s->plan->crash_again;
+    if (s->plan->crash_at == s->boundaries || second) {
         sim_note(s, "boundary %llu (%s): trouble %d", (unsigned long long)s->boundaries, where,
                  s->plan->crash_kind);
         switch (s->plan->crash_kind) {
@@ -218,8 +225,7 @@ static void check_taken(sim *s, int32_t owner, const pw_op *op, const pw_session
     bool interrupted = before->turn.len > 0 && before->state == PW_TURN_RUNNING && owner_dead &&
                        !mine && before->owner.len > 0 && !op->take.take_over;
     int64_t want = before->quarantined ? 0 : l->crashes + (interrupted ? 1 : 0);
-    if (op->take.row.crashes != want ||
-        (interrupted != (op->take.cause == PW_CAUSE_RECOVERY))) {
+    if (op->take.row.crashes != want || (interrupted != (op->take.cause == PW_CAUSE_RECOVERY))) {
         sim_fail(s, "C4", "%s: %lld crashes counted, not %lld (cause %d)", l->name,
                  (long long)op->take.row.crashes, (long long)want, (int)op->take.cause);
     }
@@ -265,8 +271,8 @@ static bool take(sim *s, int32_t owner, pw_op *op)
     op->take.max_attempts = s->plan->max_attempts;
     op->take.refuse_suspect_from = owns_suspect(s, owner) ? 2 : -1;
     op->take.now_ms = sim_wall(s);
-    if (s->plan->bug == BUG_NO_FENCE && op->take.take_over &&
-        before.session.row.owner.len > 0 && before.session.row.turn.len > 0) {
+    if (s->plan->bug == BUG_NO_FENCE && op->take.take_over && before.session.row.owner.len > 0 &&
+        before.session.row.turn.len > 0) {
         op->take.row = before.session.row; /* planted: it simply goes on, beside the other */
         op->take.cause = PW_CAUSE_TAKEN;
         s->planted = true;
@@ -316,11 +322,13 @@ static void reload(sim *s, int32_t owner, int32_t session)
     if (!o->reload[session] || o->lives[session]) {
         return;
     }
-    pw_op op = {.kind = PW_OP_TAKE,
-                .take = {.session_id = s->ledgers[session].id, .reload = true}};
+    pw_op op = {.kind = PW_OP_TAKE, .take = {.session_id = s->ledgers[session].id, .reload = true}};
     if (!take(s, owner, &op)) {
-        queue_push(s, (sim_event){.at = s->now + 250, .kind = EVENT_RELOAD, .owner = owner,
-                                  .life = o->life, .a = session});
+        queue_push(s, (sim_event){.at = s->now + 250,
+                                  .kind = EVENT_RELOAD,
+                                  .owner = owner,
+                                  .life = o->life,
+                                  .a = session});
         return;
     }
     o->reload[session] = false;
@@ -340,8 +348,11 @@ static void sweep(sim *s, int32_t owner)
     pw_dead_owner dead[OWNER_DEAD_MAX];
     size_t dead_count = find_dead(s, owner, dead);
     pw_op due = {.kind = PW_OP_DUE,
-                 .due = {.now_ms = sim_wall(s), .owner = o->id, .dead = dead,
-                         .dead_count = dead_count, .limit = OWNER_DUE_LIMIT}};
+                 .due = {.now_ms = sim_wall(s),
+                         .owner = o->id,
+                         .dead = dead,
+                         .dead_count = dead_count,
+                         .limit = OWNER_DUE_LIMIT}};
     sim_execute(s, &due, 1);
     for (size_t i = 0; due.status == PW_OK && i < due.due.count; i++) {
         int32_t session = session_of(s, due.due.rows[i].id);
@@ -349,12 +360,18 @@ static void sweep(sim *s, int32_t owner)
             continue;
         }
         pw_op op = {.kind = PW_OP_TAKE,
-                    .take = {.session_id = due.due.rows[i].id, .dead = dead,
-                             .dead_count = dead_count, .only_due = true}};
+                    .take = {.session_id = due.due.rows[i].id,
+                             .dead = dead,
+                             .dead_count = dead_count,
+                             .only_due = true}};
         if (!take(s, owner, &op)) {
-            o->reload[session] = true; /* perhaps it is ours: take it again, as after an append (J4) */
-            queue_push(s, (sim_event){.at = s->now + 250, .kind = EVENT_RELOAD, .owner = owner,
-                                      .life = o->life, .a = session});
+            o->reload[session] =
+                true; /* perhaps it is ours: take it again, as after an append (J4) */
+            queue_push(s, (sim_event){.at = s->now + 250,
+                                      .kind = EVENT_RELOAD,
+                                      .owner = owner,
+                                      .life = o->life,
+                                      .a = session});
         } else if (op.status == PW_OK && op.take.answer == PW_TOOK) {
             if (owner_boundary(s, owner, "after the taking")) {
                 return;
@@ -397,8 +414,11 @@ void owner_take_over(sim *s, int32_t owner, int32_t session)
                 .take = {.session_id = s->ledgers[session].id, .take_over = true}};
     if (!take(s, owner, &op)) {
         o->reload[session] = true;
-        queue_push(s, (sim_event){.at = s->now + 250, .kind = EVENT_RELOAD, .owner = owner,
-                                  .life = o->life, .a = session});
+        queue_push(s, (sim_event){.at = s->now + 250,
+                                  .kind = EVENT_RELOAD,
+                                  .owner = owner,
+                                  .life = o->life,
+                                  .a = session});
     } else if (op.status == PW_OK && op.take.answer == PW_TOOK) {
         if (!owner_boundary(s, owner, "after the taking")) {
             life_open(s, owner, &op);
@@ -454,8 +474,9 @@ void owner_hint(sim *s, int32_t session)
         sim_owner *o = &s->owners[i];
         int64_t at = s->now + 1 + (int64_t)sim_chance(s, s->order, 0x417, 40);
         if (o->alive && o->lives[session]) {
-            queue_push(s, (sim_event){.at = at, .kind = EVENT_HINT, .owner = i, .life = o->life,
-                                      .a = session});
+            queue_push(
+                s, (sim_event){
+                       .at = at, .kind = EVENT_HINT, .owner = i, .life = o->life, .a = session});
         } else if (o->alive) {
             sweep_at(s, i, at);
         }
@@ -476,7 +497,9 @@ static void beat(sim *s, int32_t owner)
     }
     sweep_at(s, owner, s->now + 1);
     queue_push(s, (sim_event){.at = s->now + (s->ending ? 30000 : SIM_LEASE_MS / 3),
-                              .kind = EVENT_BEAT, .owner = owner, .life = o->life});
+                              .kind = EVENT_BEAT,
+                              .owner = owner,
+                              .life = o->life});
 }
 
 static void wake(sim *s, const sim_event *e)

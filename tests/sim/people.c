@@ -1,16 +1,22 @@
 /*
- * People and operators: they send messages (again, with other content, in bursts), cancel, withdraw, drain and take
- * over, and each answer that they get is held against what the judge knows (A1, A4, I3, I7).
+ * People and operators: they send messages (again, with other content, in bursts), cancel,
+ * withdraw, drain and take over, and each answer that they get is held against what the judge knows
+ * (A1, A4, I3, I7).
  */
 #include "sim.h"
 
 /* A request's content and who sent it are fixed by its place in the plan. */
-static pw_str write_text(int32_t session, int32_t request, int32_t variant, bool json, char room[160])
+static pw_str write_text(int32_t session, int32_t request, int32_t variant, bool json,
+                         char room[160])
 {
-    static const char *const escaped[] = {"", " \\u00e9t\\u00e9", " \xe2\x82\xac 5",
-                                          " \\\"so\\\"", " \xf0\x9f\x90\xa6", "\\nsecond line"};
-    static const char *const plain[] = {"", " \xc3\xa9t\xc3\xa9", " \xe2\x82\xac 5", " \"so\"",
-                                        " \xf0\x9f\x90\xa6", "\nsecond line"};
+    static const char *const escaped[] = {"",
+                                          " \\u00e9t\\u00e9",
+                                          " \xe2\x82\xac 5",
+                                          " \\\"so\\\"",
+                                          " \xf0\x9f\x90\xa6",
+                                          "\\nsecond line"};
+    static const char *const plain[] = {"",        " \xc3\xa9t\xc3\xa9", " \xe2\x82\xac 5",
+                                        " \"so\"", " \xf0\x9f\x90\xa6",  "\nsecond line"};
     int32_t tail = (session + 3 * request + variant) % 6;
     int length = snprintf(room, 160, "message %d.%d.%d%s", session, request, variant,
                           json ? escaped[tail] : plain[tail]);
@@ -70,9 +76,10 @@ static bool someone_waits(const sim_ledger *l)
 static void check_existing(sim *s, sim_ledger *l, sim_request *r, const pw_op *op)
 {
     const pw_message_row *row = &op->admit.row;
-    pw_disposition want = r->fate == FATE_PENDING ? PW_PENDING
-                          : r->fate == FATE_WITHDRAWN ? PW_WITHDRAWN
-                          : l->turns[r->turn].ended_seq ? PW_ANSWERED : PW_CLAIMED;
+    pw_disposition want = r->fate == FATE_PENDING       ? PW_PENDING
+                          : r->fate == FATE_WITHDRAWN   ? PW_WITHDRAWN
+                          : l->turns[r->turn].ended_seq ? PW_ANSWERED
+                                                        : PW_CLAIMED;
     if (row->disposition != want) {
         sim_fail(s, "A1", "%s %s is told to be %s and is %s", l->name, r->id,
                  pw_disposition_name(row->disposition), pw_disposition_name(want));
@@ -105,7 +112,8 @@ static void admitted(sim *s, sim_ledger *l, sim_request *r, int32_t variant, con
     l->id = op->admit.session_id;
 }
 
-/* After an admission of unknown outcome: what does the store say? People ask again; the judge looks. */
+/* After an admission of unknown outcome: what does the store say? People ask again; the judge
+ * looks. */
 static void look_again(sim *s, sim_ledger *l, sim_request *r, int32_t variant, int64_t at_ms)
 {
     pw_op find = {.kind = PW_OP_SESSION,
@@ -171,7 +179,8 @@ static void send(sim *s, const sim_move *m, int32_t index)
     }
     while (l->request_count <= m->a) {
         sim_request *r = &l->requests[l->request_count];
-        snprintf(r->id, sizeof r->id, "r-%d-%d", (int)sim_chance(s, 0x1d, (uint64_t)(m->session * 100 + l->request_count), 1000),
+        snprintf(r->id, sizeof r->id, "r-%d-%d",
+                 (int)sim_chance(s, 0x1d, (uint64_t)(m->session * 100 + l->request_count), 1000),
                  l->request_count);
         l->request_count++;
     }
@@ -185,10 +194,15 @@ static void send(sim *s, const sim_move *m, int32_t index)
     }
     int64_t now = sim_wall(s);
     pw_op op = {.kind = PW_OP_ADMIT,
-                .admit = {.principal = PW_STR("local"), .session = pw_str_from(l->name),
-                          .uid = pw_str_from(l->uid), .agent = d->name,
-                          .request_id = pw_str_from(r->id), .digest = pw_str_from(digest.text),
-                          .body = body, .reject_when_busy = m->c == 1, .now_ms = now,
+                .admit = {.principal = PW_STR("local"),
+                          .session = pw_str_from(l->name),
+                          .uid = pw_str_from(l->uid),
+                          .agent = d->name,
+                          .request_id = pw_str_from(r->id),
+                          .digest = pw_str_from(digest.text),
+                          .body = body,
+                          .reject_when_busy = m->c == 1,
+                          .now_ms = now,
                           .due_at_ms = now + d->debounce_ms}};
     if (s->plan->bug == BUG_LOSE_MESSAGE && r->fate == FATE_NONE && m->a % 3 == 1) {
         r->fate = FATE_PENDING; /* planted: it is told to be accepted and is nowhere */
@@ -208,8 +222,8 @@ static void send(sim *s, const sim_move *m, int32_t index)
         }
         queue_push(s, (sim_event){.at = s->now + 300, .kind = EVENT_RETRY, .a = index});
     } else {
-        sim_fail(s, "A1", "%s %s: the store says %s: %s", l->name, r->id,
-                 pw_status_code(op.status), op.error.message);
+        sim_fail(s, "A1", "%s %s: the store says %s: %s", l->name, r->id, pw_status_code(op.status),
+                 op.error.message);
     }
 }
 
@@ -224,12 +238,14 @@ static void cancel(sim *s, const sim_move *m, int32_t index)
         t = &l->turns[last];
     }
     pw_op op = {.kind = PW_OP_CANCEL,
-                .cancel = {.principal = PW_STR("local"), .session = pw_str_from(l->name),
+                .cancel = {.principal = PW_STR("local"),
+                           .session = pw_str_from(l->name),
                            .turn = t ? t->id : PW_STR("0000"),
-                           .body = PW_STR("{\"reason\":\"user\"}"), .now_ms = sim_wall(s)}};
+                           .body = PW_STR("{\"reason\":\"user\"}"),
+                           .now_ms = sim_wall(s)}};
     sim_execute(s, &op, 1);
-    sim_note(s, "people: cancel %s turn %d: %s, answer %d", l->name,
-             t ? (int)(t - l->turns) : -1, pw_status_code(op.status), (int)op.cancel.answer);
+    sim_note(s, "people: cancel %s turn %d: %s, answer %d", l->name, t ? (int)(t - l->turns) : -1,
+             pw_status_code(op.status), (int)op.cancel.answer);
     if (op.status == PW_UNKNOWN || op.status == PW_NOT_COMMITTED) {
         if (t && !t->ended_seq && op.status == PW_UNKNOWN) {
             t->cancel_admitted = true; /* perhaps: it may then be cancelled, and need not */
@@ -260,11 +276,13 @@ static void withdraw(sim *s, int32_t session, sim_request *r, int32_t index)
 {
     sim_ledger *l = &s->ledgers[session];
     pw_op op = {.kind = PW_OP_WITHDRAW,
-                .withdraw = {.principal = PW_STR("local"), .session = pw_str_from(l->name),
-                             .request_id = pw_str_from(r->id), .now_ms = sim_wall(s)}};
+                .withdraw = {.principal = PW_STR("local"),
+                             .session = pw_str_from(l->name),
+                             .request_id = pw_str_from(r->id),
+                             .now_ms = sim_wall(s)}};
     sim_execute(s, &op, 1);
-    sim_note(s, "people: withdraw %s %s: %s, answer %d", l->name, r->id,
-             pw_status_code(op.status), (int)op.withdraw.answer);
+    sim_note(s, "people: withdraw %s %s: %s, answer %d", l->name, r->id, pw_status_code(op.status),
+             (int)op.withdraw.answer);
     if (op.status == PW_UNKNOWN || op.status == PW_NOT_COMMITTED) {
         pw_op look = {.kind = PW_OP_MESSAGE,
                       .message = {.session_id = l->id, .request_id = pw_str_from(r->id)}};
@@ -277,9 +295,10 @@ static void withdraw(sim *s, int32_t session, sim_request *r, int32_t index)
         }
         return;
     }
-    pw_withdrawn want = r->fate == FATE_PENDING ? PW_WITHDREW
+    pw_withdrawn want = r->fate == FATE_PENDING     ? PW_WITHDREW
                         : r->fate == FATE_WITHDRAWN ? PW_WITHDRAW_TWICE
-                        : r->fate == FATE_CLAIMED ? PW_WITHDRAW_CLAIMED : PW_WITHDRAW_NONE;
+                        : r->fate == FATE_CLAIMED   ? PW_WITHDRAW_CLAIMED
+                                                    : PW_WITHDRAW_NONE;
     pw_withdrawn got = op.status == PW_NOT_FOUND ? PW_WITHDRAW_NONE : op.withdraw.answer;
     if (s->plan->bug == BUG_WITHDRAW_ANYWAY && got == PW_WITHDRAW_CLAIMED) {
         got = PW_WITHDREW;

@@ -6,7 +6,7 @@
 #include "sim.h"
 
 static const char *const move_names[] = {"message", "cancel", "withdraw", "drain", "take-over",
-                                         "crash", "freeze", "jump", "fault", "race"};
+                                         "crash",   "freeze", "jump",     "fault", "race"};
 
 static int32_t below(pw_random *r, uint64_t bound)
 {
@@ -20,7 +20,8 @@ static void add(sim_plan *p, sim_move move)
     }
 }
 
-/* Messages: bursts, repeats, other content under the same id, cancels and withdrawals shortly after. */
+/* Messages: bursts, repeats, other content under the same id, cancels and withdrawals shortly
+ * after. */
 static void add_messages(sim_plan *p, pw_random *r, int64_t span)
 {
     for (int32_t session = 0; session < p->sessions; session++) {
@@ -29,7 +30,10 @@ static void add_messages(sim_plan *p, pw_random *r, int64_t span)
             int64_t at = 10 + below(r, (uint64_t)span);
             int32_t burst = below(r, 4) == 0 ? 2 + below(r, 5) : 1;
             for (int32_t k = 0; k < burst; k++, request++) {
-                sim_move m = {.kind = MOVE_MESSAGE, .at_ms = at, .session = session, .a = request,
+                sim_move m = {.kind = MOVE_MESSAGE,
+                              .at_ms = at,
+                              .session = session,
+                              .a = request,
                               .c = below(r, 12) == 0};
                 add(p, m);
                 if (below(r, 5) == 0) { /* the same again, or something else under its id */
@@ -38,19 +42,23 @@ static void add_messages(sim_plan *p, pw_random *r, int64_t span)
                     add(p, m);
                 }
                 if (below(r, 9) == 0) {
-                    add(p, (sim_move){.kind = MOVE_WITHDRAW, .at_ms = at + below(r, 600),
-                                      .session = session, .a = request});
+                    add(p, (sim_move){.kind = MOVE_WITHDRAW,
+                                      .at_ms = at + below(r, 600),
+                                      .session = session,
+                                      .a = request});
                 }
                 at += below(r, 3) == 0 ? 0 : below(r, 400);
             }
         }
         for (int32_t i = below(r, 3); i > 0; i--) {
-            add(p, (sim_move){.kind = MOVE_CANCEL, .at_ms = 20 + below(r, (uint64_t)span + 4000),
-                              .session = session, .a = below(r, 3) ? 0 : below(r, 4)});
+            add(p, (sim_move){.kind = MOVE_CANCEL,
+                              .at_ms = 20 + below(r, (uint64_t)span + 4000),
+                              .session = session,
+                              .a = below(r, 3) ? 0 : below(r, 4)});
         }
         if (below(r, 6) == 0) {
-            add(p, (sim_move){.kind = MOVE_RACE, .at_ms = below(r, (uint64_t)span),
-                              .session = session});
+            add(p, (sim_move){
+                       .kind = MOVE_RACE, .at_ms = below(r, (uint64_t)span), .session = session});
         }
     }
 }
@@ -60,31 +68,40 @@ static void add_troubles(sim_plan *p, pw_random *r, int64_t span)
     static const int32_t lengths[] = {200, 3000, 12000, 31000};
     int32_t crashes = below(r, 3) == 0 ? below(r, 14) : below(r, 4);
     for (int32_t i = 0; i < crashes; i++) {
-        add(p, (sim_move){.kind = MOVE_CRASH, .at_ms = below(r, (uint64_t)span + 9000),
-                          .owner = below(r, (uint64_t)p->owners), .a = 1 + below(r, 60),
+        add(p, (sim_move){.kind = MOVE_CRASH,
+                          .at_ms = below(r, (uint64_t)span + 9000),
+                          .owner = below(r, (uint64_t)p->owners),
+                          .a = 1 + below(r, 60),
                           .b = 50 + below(r, 15000)});
     }
     for (int32_t i = below(r, 3) == 0 ? 1 + below(r, 3) : 0; i > 0; i--) {
-        add(p, (sim_move){.kind = MOVE_FREEZE, .at_ms = below(r, (uint64_t)span + 5000),
-                          .owner = below(r, (uint64_t)p->owners), .a = lengths[below(r, 4)]});
+        add(p, (sim_move){.kind = MOVE_FREEZE,
+                          .at_ms = below(r, (uint64_t)span + 5000),
+                          .owner = below(r, (uint64_t)p->owners),
+                          .a = lengths[below(r, 4)]});
     }
     for (int32_t i = below(r, 4) == 0 ? 1 + below(r, 2) : 0; i > 0; i--) {
-        add(p, (sim_move){.kind = MOVE_DRAIN, .at_ms = below(r, (uint64_t)span + 5000),
+        add(p, (sim_move){.kind = MOVE_DRAIN,
+                          .at_ms = below(r, (uint64_t)span + 5000),
                           .owner = below(r, (uint64_t)p->owners)});
     }
     for (int32_t i = below(r, 4) == 0 ? 1 + below(r, 3) : 0; i > 0; i--) {
-        add(p, (sim_move){.kind = MOVE_TAKE_OVER, .at_ms = below(r, (uint64_t)span + 5000),
+        add(p, (sim_move){.kind = MOVE_TAKE_OVER,
+                          .at_ms = below(r, (uint64_t)span + 5000),
                           .owner = below(r, (uint64_t)p->owners),
                           .session = below(r, (uint64_t)p->sessions)});
     }
     for (int32_t i = below(r, 4) == 0 ? 1 + below(r, 2) : 0; i > 0; i--) {
         int32_t ms = below(r, 2) ? 10000 : 600000;
-        add(p, (sim_move){.kind = MOVE_JUMP, .at_ms = below(r, (uint64_t)span + 5000),
+        add(p, (sim_move){.kind = MOVE_JUMP,
+                          .at_ms = below(r, (uint64_t)span + 5000),
                           .a = below(r, 2) ? ms : -ms});
     }
     for (int32_t i = below(r, 2) ? 1 + below(r, 5) : 0; i > 0; i--) {
-        add(p, (sim_move){.kind = MOVE_FAULT, .at_ms = below(r, (uint64_t)span + 5000),
-                          .a = 1 + below(r, 3), .b = 1 + below(r, 2) * below(r, 6),
+        add(p, (sim_move){.kind = MOVE_FAULT,
+                          .at_ms = below(r, (uint64_t)span + 5000),
+                          .a = 1 + below(r, 3),
+                          .b = 1 + below(r, 2) * below(r, 6),
                           .c = below(r, 12)});
     }
 }
@@ -126,8 +143,8 @@ void plan_print(const sim_plan *p, FILE *out)
         fprintf(out, ", %d in 1000 allocations fail", p->starve_permille);
     }
     if (p->crash_at) {
-        fprintf(out, ", trouble %d at boundary %llu", p->crash_kind,
-                (unsigned long long)p->crash_at);
+        fprintf(out, ", trouble %d at boundary %llu and %llu later", p->crash_kind,
+                (unsigned long long)p->crash_at, (unsigned long long)p->crash_again);
     }
     fprintf(out, ", agents");
     for (int32_t i = 0; i < p->sessions; i++) {
@@ -141,7 +158,7 @@ void plan_print(const sim_plan *p, FILE *out)
     }
 }
 
-/* --- Agents ------------------------------------------------------------------------------------------- */
+/* --- Agents ----------------------------------------------------------------------------------- */
 
 static const char *const agent_limits[SIM_DEFINITIONS] = {
     "",
@@ -161,7 +178,8 @@ static const char agent_tools[] =
     "{\"name\":\"pay\",\"kind\":\"native\",\"effects\":\"once\",\"limit_ms\":9000},"
     "{\"name\":\"book\",\"kind\":\"native\",\"effects\":\"transactional\",\"limit_ms\":2000}";
 
-/* The same agent later: `scan` is gone, `look` and `put` are stricter, `pay` is said to be harmless. */
+/* The same agent later: `scan` is gone, `look` and `put` are stricter, `pay` is said to be
+ * harmless. */
 static const char agent_tools_later[] =
     "{\"name\":\"look\",\"kind\":\"native\",\"effects\":\"idempotent\",\"limit_ms\":5000},"
     "{\"name\":\"put\",\"kind\":\"native\",\"effects\":\"once\",\"limit_ms\":8000},"

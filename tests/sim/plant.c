@@ -1,5 +1,6 @@
 /*
- * Planted bugs: what a wrong driver, store or tool would do. The self-test demands that the judge sees each of them.
+ * Planted bugs: what a wrong driver, store or tool would do. The self-test demands that the judge
+ * sees each of them.
  */
 #include "sim.h"
 

@@ -1,6 +1,6 @@
 /*
- * The event queue: a binary heap by time, then by the order in which events were put. So a run is one
- * sequence, the same for the same plan.
+ * The event queue: a binary heap by time, then by the order in which events were put. So a run is
+ * one sequence, the same for the same plan.
  */
 #include <stdlib.h>
 

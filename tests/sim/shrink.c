@@ -1,6 +1,6 @@
 /*
- * Shrinking: a failing plan loses moves, in halves and then one by one, and troubles, as long as it still
- * breaks the same rule. What is left is the script that a person reads.
+ * Shrinking: a failing plan loses moves, in halves and then one by one, and troubles, as long as it
+ * still breaks the same rule. What is left is the script that a person reads.
  */
 #include "sim.h"
 

@@ -1,8 +1,10 @@
 /*
- * A run: makes the store and the processes, pops events until everything is at rest, then asks the judge.
+ * A run: makes the store and the processes, pops events until everything is at rest, then asks the
+ * judge.
  *
- * A run has two parts. While the plan's moves last, anything may happen. Then faults stop, everybody who is alive or
- * frozen dies, one healthy owner starts, and time runs on: by the rules every message must be answered and every session idle.
+ * A run has two parts. While the plan's moves last, anything may happen. Then faults stop,
+ * everybody who is alive or frozen dies, one healthy owner starts, and time runs on: by the rules
+ * every message must be answered and every session idle.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -302,10 +304,17 @@ void sim_run(const sim_plan *plan, bool verbose, sim_result *ret)
         go(s);
     }
     assert_sim = NULL;
-    *ret = (sim_result){.failed = s->failed, .hash = s->hash, .boundaries = s->boundaries,
-                        .appends = s->appends, .model_calls = s->model_calls,
-                        .tool_calls = s->tool_calls, .crashes = s->crashes, .turns = s->turns,
-                        .events = s->events, .starved = s->starved, .planted = s->planted};
+    *ret = (sim_result){.failed = s->failed,
+                        .hash = s->hash,
+                        .boundaries = s->boundaries,
+                        .appends = s->appends,
+                        .model_calls = s->model_calls,
+                        .tool_calls = s->tool_calls,
+                        .crashes = s->crashes,
+                        .turns = s->turns,
+                        .events = s->events,
+                        .starved = s->starved,
+                        .planted = s->planted};
     memcpy(ret->rule, s->rule, sizeof ret->rule);
     memcpy(ret->message, s->message, sizeof ret->message);
     clear(s);

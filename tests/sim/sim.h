@@ -1,15 +1,17 @@
 /*
- * The simulator: several processes, many sessions, one memory store, and everything that can go wrong.
+ * The simulator: several processes, many sessions, one memory store, and everything that can go
+ * wrong.
  *
- * A run is a pure function of its plan, and a plan is a pure function of its seed (plan.c) or a fixed
- * story (story.c). Time is an event queue (queue.c). An owner (owner.c) is a small runtime: it joins, beats, takes
- * sessions, steps their machines and does their effects (effect.c); a writer commits its appends (writer.c). People
- * (people.c) send, cancel and withdraw. The world (world.c) answers model calls and runs tools and remembers what it
- * did. The judge keeps its own fold of every journal, read back from the store after each commit (ledger.c), and holds
- * all of it against the rules (check.c, at_end.c, strict.c). It shares no code with src/core but the header types.
+ * A run is a pure function of its plan, and a plan is a pure function of its seed (plan.c) or a
+ * fixed story (story.c). Time is an event queue (queue.c). An owner (owner.c) is a small runtime:
+ * it joins, beats, takes sessions, steps their machines and does their effects (effect.c); a writer
+ * commits its appends (writer.c). People (people.c) send, cancel and withdraw. The world (world.c)
+ * answers model calls and runs tools and remembers what it did. The judge keeps its own fold of
+ * every journal, read back from the store after each commit (ledger.c), and holds all of it against
+ * the rules (check.c, at_end.c, strict.c). It shares no code with src/core but the header types.
  *
- * Every source of chance is a hash of the seed and of names that stay the same when other moves are left out, so that
- * a failing plan can be shrunk by leaving moves out (shrink.c).
+ * Every source of chance is a hash of the seed and of names that stay the same when other moves are
+ * left out, so that a failing plan can be shrunk by leaving moves out (shrink.c).
  */
 #ifndef PW_SIM_H
 #define PW_SIM_H
@@ -28,26 +30,28 @@ enum {
     SIM_SESSIONS = 6,
     SIM_OWNERS = 5, /* the last one is the healthy owner of the end */
     SIM_MOVES = 96,
-    SIM_REQUESTS = 64,  /* of one session */
-    SIM_TURNS = 96,     /* of one session */
+    SIM_REQUESTS = 64, /* of one session */
+    SIM_TURNS = 96,    /* of one session */
     SIM_DEFINITIONS = 6,
     SIM_LEASE_MS = 10000,
     SIM_EVENTS_MAX = 60000 /* a run that needs more never comes to rest */
 };
 
-/* --- What is planned ------------------------------------------------------------------------------ */
+/* --- What is planned -------------------------------------------------------------------------- */
 
 typedef enum sim_move_kind {
-    MOVE_MESSAGE,   /* a: request, b: content variant; c: 1 reject when busy */
-    MOVE_CANCEL,    /* a: 0 the open turn, 1 the last ended one, 2 an unknown one, 3 the one before the open one */
+    MOVE_MESSAGE, /* a: request, b: content variant; c: 1 reject when busy */
+    MOVE_CANCEL, /* a: 0 the open turn, 1 the last ended one, 2 an unknown one, 3 the one before the
+                    open one */
     MOVE_WITHDRAW,  /* a: request */
     MOVE_DRAIN,     /* owner */
     MOVE_TAKE_OVER, /* owner, session */
-    MOVE_CRASH,     /* owner, at the a-th boundary from now on; b: ms until its place is taken by a new process */
-    MOVE_FREEZE,    /* owner, a: ms */
-    MOVE_JUMP,      /* a: ms, the wall clock */
-    MOVE_FAULT,     /* a: pw_memory_fault, b: how many writes, c: writes to pass before */
-    MOVE_RACE       /* a message of the next claim of this session is withdrawn just before it commits */
+    MOVE_CRASH,  /* owner, at the a-th boundary from now on; b: ms until its place is taken by a new
+                    process */
+    MOVE_FREEZE, /* owner, a: ms */
+    MOVE_JUMP,   /* a: ms, the wall clock */
+    MOVE_FAULT,  /* a: pw_memory_fault, b: how many writes, c: writes to pass before */
+    MOVE_RACE /* a message of the next claim of this session is withdrawn just before it commits */
 } sim_move_kind;
 
 typedef struct sim_move {
@@ -63,46 +67,49 @@ typedef struct sim_story {
     int32_t definition;
 } sim_story;
 
-/* Bugs planted in the driver and the world, to prove that the judge sees them. X(NAME, "rule that must catch it") */
+/* Bugs planted in the driver and the world, to prove that the judge sees them. X(NAME, "rule that
+ * must catch it") */
 #define SIM_BUG_TABLE(X)                                                                           \
     X(NOTHING, "")                                                                                 \
-    X(ONCE_TWICE, "D")           /* a once tool is run again by the next life */                   \
-    X(SKIP_APPEND, "J4")         /* an append is answered but never done */                        \
-    X(TELL_EARLY, "H3")          /* events are told when the append is asked for */                \
-    X(LOSE_MESSAGE, "A1")        /* a message is answered `accepted` and forgotten */              \
-    X(OTHER_KEY, "D1")           /* the second execution of a step gets another key */             \
-    X(NO_FENCE, "J1")            /* a take-over does not raise the epoch */   \
-    X(TRANSACT_OUTSIDE, "D2")    /* a transactional tool's write is not undone with its step */    \
-    X(DROP_RESULT, "C9")         /* a request goes out without one of its results */               \
-    X(CHANGE_PREFIX, "C10")      /* an early message reads otherwise in the second request */      \
-    X(UNKNOWN_IS_OK, "J4")       /* an append of unknown outcome is taken for done */              \
-    X(HIDE_CANCEL, "I1")         /* the machine is never shown a cancel */                         \
-    X(UNCOUNTED_CRASH, "C4")     /* a recovery is taken as if it were our own again */             \
-    X(EARLY_EFFECT, "ORDER")     /* a call's effect is done while the append before it is not */   \
-    X(WITHDRAW_ANYWAY, "A7")     /* a claimed message is told to be withdrawn */                   \
-    X(CHANGE_RESULT, "D")        /* the machine is told another result than the tool gave */       \
-    X(ZOMBIE, "J1")              /* a fenced owner goes on to call the model */                    \
-    X(REPEAT_RECEIPT, "C3")      /* a tool with a receipt is run again */
+    X(ONCE_TWICE, "D")        /* a once tool is run again by the next life */                      \
+    X(SKIP_APPEND, "J4")      /* an append is answered but never done */                           \
+    X(TELL_EARLY, "H3")       /* events are told when the append is asked for */                   \
+    X(LOSE_MESSAGE, "A1")     /* a message is answered `accepted` and forgotten */                 \
+    X(OTHER_KEY, "D1")        /* the second execution of a step gets another key */                \
+    X(NO_FENCE, "J1")         /* a take-over does not raise the epoch */                           \
+    X(TRANSACT_OUTSIDE, "D2") /* a transactional tool's write is not undone with its step */       \
+    X(DROP_RESULT, "C9")      /* a request goes out without one of its results */                  \
+    X(CHANGE_PREFIX, "C10")   /* an early message reads otherwise in the second request */         \
+    X(UNKNOWN_IS_OK, "J4")    /* an append of unknown outcome is taken for done */                 \
+    X(HIDE_CANCEL, "I1")      /* the machine is never shown a cancel */                            \
+    X(UNCOUNTED_CRASH, "C4")  /* a recovery is taken as if it were our own again */                \
+    X(EARLY_EFFECT, "ORDER")  /* a call's effect is done while the append before it is not */      \
+    X(WITHDRAW_ANYWAY, "A7")  /* a claimed message is told to be withdrawn */                      \
+    X(CHANGE_RESULT, "D")     /* the machine is told another result than the tool gave */          \
+    X(ZOMBIE, "J1")           /* a fenced owner goes on to call the model */                       \
+    X(REPEAT_RECEIPT, "C3")   /* a tool with a receipt is run again */
 typedef enum sim_bug {
 #define SIM_BUG_ENUM(name, rule) BUG_##name,
     SIM_BUG_TABLE(SIM_BUG_ENUM)
 #undef SIM_BUG_ENUM
-    BUG_COUNT
+        BUG_COUNT
 } sim_bug;
 
 typedef struct sim_plan {
     uint64_t seed;
     int32_t sessions, owners;
     int32_t definition[SIM_SESSIONS];
-    bool locks;            /* a dead process is seen at once (J2: local stores); else by its beat */
-    bool many;             /* the model likes to ask for many calls */
-    bool changed_agent;    /* later processes have other declarations of the same tools (C7) */
+    bool locks;         /* a dead process is seen at once (J2: local stores); else by its beat */
+    bool many;          /* the model likes to ask for many calls */
+    bool changed_agent; /* later processes have other declarations of the same tools (C7) */
     int32_t max_attempts, inbox_limit;
     int32_t starve_permille; /* of a session's allocations that fail */
-    int32_t failures;      /* 0..9: how often models and tools fail */
+    int32_t failures;        /* 0..9: how often models and tools fail */
     const sim_story *story;
-    uint64_t crash_at;     /* boundary of the whole run at which its owner dies; 0: none */
-    int32_t crash_kind;    /* 0 crash, 1 freeze, 2 refused, 3 unknown done, 4 unknown not done (the next write) */
+    uint64_t crash_at;    /* boundary of the whole run at which its owner dies; 0: none */
+    uint64_t crash_again; /* boundaries after that for a second crash; 0: none */
+    int32_t crash_kind;   /* 0 crash, 1 freeze, 2 refused, 3 unknown done, 4 unknown not done (the
+                             next write) */
     sim_bug bug;
     sim_move moves[SIM_MOVES];
     int32_t move_count;
@@ -110,34 +117,42 @@ typedef struct sim_plan {
 
 void plan_make(sim_plan *, uint64_t seed);
 void plan_print(const sim_plan *, FILE *);
-pw_str plan_definition(int32_t index, int32_t version, pw_arena *); /* an agent's definition as JSON */
+pw_str plan_definition(int32_t index, int32_t version,
+                       pw_arena *); /* an agent's definition as JSON */
 
 extern const sim_story sim_stories[];
 extern const int32_t sim_story_count;
 void story_plan(sim_plan *, int32_t story);
 
-/* --- The judge's fold -------------------------------------------------------------------------------- */
+/* --- The judge's fold ------------------------------------------------------------------------- */
 
 typedef enum sim_receipt {
-    RECEIPT_NONE, RECEIPT_DONE, RECEIPT_ERROR, RECEIPT_UNKNOWN, RECEIPT_CANCELLED, RECEIPT_DENIED,
-    RECEIPT_PAUSED, RECEIPT_MALFORMED, RECEIPT_REPEATED
+    RECEIPT_NONE,
+    RECEIPT_DONE,
+    RECEIPT_ERROR,
+    RECEIPT_UNKNOWN,
+    RECEIPT_CANCELLED,
+    RECEIPT_DENIED,
+    RECEIPT_PAUSED,
+    RECEIPT_MALFORMED,
+    RECEIPT_REPEATED
 } sim_receipt;
 
 typedef struct sim_step { /* a tool call, from the model's message on */
     pw_str id, call, name, arguments;
-    int32_t turn, message;    /* index of its tool message in the ledger's messages */
-    int64_t n;                /* of its assistant message */
-    uint64_t signature;       /* name and arguments as one value (F4) */
+    int32_t turn, message; /* index of its tool message in the ledger's messages */
+    int64_t n;             /* of its assistant message */
+    uint64_t signature;    /* name and arguments as one value (F4) */
     bool broken, intent;
-    bool early;               /* settled in the same append as its message */
+    bool early; /* settled in the same append as its message */
     sim_receipt receipt;
     uint64_t receipt_seq, intent_epoch;
     pw_str result;
     bool is_error;
-    int32_t starts;           /* DO_TOOL and DO_TRANSACT */
-    int32_t runs;             /* what the world did, committed or not */
-    int32_t lives_running;    /* calls of it that have not ended, whoever's */
-    uint64_t said[6];         /* hashes of the results that tools gave */
+    int32_t starts;        /* DO_TOOL and DO_TRANSACT */
+    int32_t runs;          /* what the world did, committed or not */
+    int32_t lives_running; /* calls of it that have not ended, whoever's */
+    uint64_t said[6];      /* hashes of the results that tools gave */
     int32_t said_count;
     pw_effects_class effects; /* as pinned; ONCE when unknown */
     bool known;               /* the tool is declared */
@@ -149,7 +164,7 @@ typedef struct sim_message {
     uint64_t seq, hash;
     int32_t turn, step; /* step: index of a tool message's */
     int64_t n;
-    bool empty;         /* nothing to show a model: may be left out */
+    bool empty; /* nothing to show a model: may be left out */
     pw_str text;
 } sim_message;
 
@@ -157,9 +172,9 @@ typedef enum sim_fate { FATE_NONE, FATE_PENDING, FATE_CLAIMED, FATE_WITHDRAWN } 
 
 typedef struct sim_request {
     char id[24];
-    int32_t variant;    /* of the content that was accepted */
+    int32_t variant; /* of the content that was accepted */
     sim_fate fate;
-    bool maybe;         /* an admission of it was answered `unknown` */
+    bool maybe; /* an admission of it was answered `unknown` */
     uint64_t n;
     int64_t at_ms;
     int32_t turn;
@@ -168,7 +183,7 @@ typedef struct sim_request {
 typedef struct sim_turn {
     pw_str id;
     uint64_t opened_seq, ended_seq, first_seq;
-    int32_t first_message;   /* in the ledger's, of its opening */
+    int32_t first_message; /* in the ledger's, of its opening */
     pw_turn_state state;
     pw_str reason;
     const pw_definition *definition;
@@ -177,24 +192,24 @@ typedef struct sim_turn {
     int32_t attempts, iterations, tool_calls, malformed, owed, lost;
     int64_t tokens, cost;
     bool cancel_admitted, must_cancel;
-    int32_t claimed;         /* requests */
-    uint64_t *prefix;        /* hashes of the messages of its last model request (C10) */
+    int32_t claimed;  /* requests */
+    uint64_t *prefix; /* hashes of the messages of its last model request (C10) */
     size_t prefix_count;
 } sim_turn;
 
 typedef struct sim_ledger {
     char name[16], uid[40];
-    int64_t id;              /* 0: no row yet */
+    int64_t id; /* 0: no row yet */
     uint64_t epoch, last_seq;
     int64_t crashes;
-    int32_t open;            /* index of the open turn, -1 */
+    int32_t open; /* index of the open turn, -1 */
     sim_turn turns[SIM_TURNS];
     int32_t turn_count;
     sim_step *steps;
     int32_t step_count, step_room;
     sim_message *messages;
     int32_t message_count, message_room;
-    int64_t n;               /* messages said so far (C1) */
+    int64_t n; /* messages said so far (C1) */
     sim_request requests[SIM_REQUESTS];
     int32_t request_count;
     /* what the model was asked and said last, for C8 */
@@ -202,12 +217,12 @@ typedef struct sim_ledger {
     int32_t asked;
     uint64_t reply_hashes[16];
     int32_t reply_count;
-    int32_t asks;            /* model calls of the session, for stories */
-    uint64_t told_seq;       /* the subscriber's cursor */
-    uint64_t story_hash;     /* of all events told to it in order */
+    int32_t asks;        /* model calls of the session, for stories */
+    uint64_t told_seq;   /* the subscriber's cursor */
+    uint64_t story_hash; /* of all events told to it in order */
 } sim_ledger;
 
-/* --- Processes ------------------------------------------------------------------------------------------ */
+/* --- Processes -------------------------------------------------------------------------------- */
 
 typedef struct sim sim;
 typedef struct sim_block sim_block;
@@ -218,12 +233,12 @@ typedef struct sim_heap { /* one life's memory: all of it goes at once when the 
     size_t bytes;
     pw_random random;
     int32_t starve_permille;
-    bool on;                 /* only inside a step */
+    bool on; /* only inside a step */
     uint64_t failures;
 } sim_heap;
 
-typedef struct sim_live { /* a session in an owner's memory */
-    struct sim_live *next;   /* all that were ever made, for freeing */
+typedef struct sim_live {  /* a session in an owner's memory */
+    struct sim_live *next; /* all that were ever made, for freeing */
     int32_t owner, session;
     uint64_t serial, epoch, clock; /* clock: how many times it was given the time */
     sim_heap heap;
@@ -233,20 +248,21 @@ typedef struct sim_live { /* a session in an owner's memory */
     const pw_receipt *receipt;
     const pw_tool_call *transact;
     int32_t transact_call;
-    bool executed;           /* the store has answered; the machine has not heard */
+    bool executed; /* the store has answered; the machine has not heard */
     pw_status answer;
-    pw_str body;             /* of a transaction */
-    bool tool_failed;        /* the transaction's tool ended otherwise */
+    pw_str body;      /* of a transaction */
+    bool tool_failed; /* the transaction's tool ended otherwise */
     bool opened, more, gone, drained, fenced, sealing;
-    bool ends_again;         /* an append that ends the turn was not committed: it will be given again as it is */
+    bool ends_again; /* an append that ends the turn was not committed: it will be given again as it
+                        is */
     uint64_t looked_n, inbox_max_n, inbox_at_append;
     int64_t wake_at_ms;
     uint64_t wake_version;
-    int64_t given_ms;        /* the last time it was told */
-    bool cancel_first;       /* its first look at the inbox showed the open turn's cancel */
-    uint64_t *sent;          /* hashes of the messages of its last request, for `same` */
+    int64_t given_ms;  /* the last time it was told */
+    bool cancel_first; /* its first look at the inbox showed the open turn's cancel */
+    uint64_t *sent;    /* hashes of the messages of its last request, for `same` */
     size_t sent_count;
-    uint64_t text_bytes;     /* told of the open message */
+    uint64_t text_bytes; /* told of the open message */
     uint64_t text_call;
 } sim_live;
 
@@ -256,16 +272,16 @@ typedef struct sim_owner {
     pw_owner_id id;
     int64_t thaw_at, beat_at, start_at;
     sim_live *lives[SIM_SESSIONS];
-    bool reload[SIM_SESSIONS]; /* after an unknown append */
+    bool reload[SIM_SESSIONS];          /* after an unknown append */
     uint64_t last_serial[SIM_SESSIONS]; /* of this process's last life of each session */
-    bool writer;               /* its writer is about to run */
+    bool writer;                        /* its writer is about to run */
     struct {
         pw_owner_id id;
         uint64_t beat;
         int64_t since;
     } seen[16];
     int32_t seen_count;
-    int32_t crash_in;          /* boundaries until it dies; 0: never */
+    int32_t crash_in; /* boundaries until it dies; 0: never */
     int32_t crash_back_ms;
     int64_t sweep_at;
 } sim_owner;
@@ -282,7 +298,7 @@ typedef struct sim_said { /* how a model call goes */
     pw_part parts[8];
     pw_failure failure;
     bool fails;
-    int32_t pieces;          /* of the text, told as deltas */
+    int32_t pieces; /* of the text, told as deltas */
     pw_str text;
     int64_t piece_ms;
 } sim_said;
@@ -290,7 +306,7 @@ typedef struct sim_said { /* how a model call goes */
 typedef struct sim_call {
     int32_t owner, session, step; /* step: in the ledger, of tools */
     uint32_t life;
-    uint64_t serial;         /* of the life that started it */
+    uint64_t serial; /* of the life that started it */
     uint64_t call;
     bool model, aborted, ended, held, effect, orphan, limit_passed, answered;
     pw_str step_id, turn, name, arguments;
@@ -298,23 +314,34 @@ typedef struct sim_call {
     char key[65];
     int32_t piece;
     int64_t limit_at;
-    uint32_t version;        /* of its next event */
+    uint32_t version; /* of its next event */
     sim_said *said;
     sim_did did;
 } sim_call;
 
 typedef enum sim_event_kind {
-    EVENT_MOVE, EVENT_SWEEP, EVENT_BEAT, EVENT_HINT, EVENT_WAKE, EVENT_WRITE, EVENT_ANSWER, EVENT_CALL,
-    EVENT_START, EVENT_THAW, EVENT_RELOAD, EVENT_RETRY, EVENT_END
+    EVENT_MOVE,
+    EVENT_SWEEP,
+    EVENT_BEAT,
+    EVENT_HINT,
+    EVENT_WAKE,
+    EVENT_WRITE,
+    EVENT_ANSWER,
+    EVENT_CALL,
+    EVENT_START,
+    EVENT_THAW,
+    EVENT_RELOAD,
+    EVENT_RETRY,
+    EVENT_END
 } sim_event_kind;
 
 typedef struct sim_event {
     int64_t at;
     uint64_t order;
     sim_event_kind kind;
-    int32_t owner, a;      /* a: move, session or call */
+    int32_t owner, a; /* a: move, session or call */
     uint32_t life;
-    uint64_t b;            /* serial or version */
+    uint64_t b; /* serial or version */
 } sim_event;
 
 struct sim {
@@ -337,13 +364,13 @@ struct sim {
     uint64_t boundaries;
     pw_memory_fault fault;
     int32_t fault_count, fault_skip;
-    bool asked_fault;        /* the store asked in this execute */
+    bool asked_fault; /* the store asked in this execute */
     bool race[SIM_SESSIONS];
     bool ending, jumped, planted;
     int64_t end_since;
     /* numbers for the end's line */
     uint64_t appends, model_calls, tool_calls, crashes, turns, starved;
-    uint64_t hash;           /* of the store at the end */
+    uint64_t hash; /* of the store at the end */
     uint64_t spins;
     bool failed;
     char rule[16];
@@ -356,13 +383,14 @@ typedef struct sim_result {
     char rule[16];
     char message[700];
     uint64_t hash, boundaries, appends, model_calls, tool_calls, crashes, turns, events, starved;
-    bool planted;            /* the bug had its chance */
+    bool planted; /* the bug had its chance */
 } sim_result;
 void sim_run(const sim_plan *, bool verbose, sim_result *ret);
 void sim_shrink(const sim_plan *, const sim_result *, sim_plan *ret);
 
 /* sim.c */
-void sim_fail(sim *, const char *rule, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void sim_fail(sim *, const char *rule, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void sim_note(sim *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t sim_wall(const sim *);
 pw_str sim_dup(sim *, pw_str);
@@ -394,7 +422,9 @@ bool owner_quiet(const sim *, int32_t owner);
 
 /* life.c: a session in memory */
 void life_open(sim *, int32_t owner, const pw_op *taken);
-bool life_step(sim *, sim_live *, const pw_input *); /* with the time before it; false: the life or its owner is over */
+bool life_step(
+    sim *, sim_live *,
+    const pw_input *); /* with the time before it; false: the life or its owner is over */
 bool life_inbox(sim *, sim_live *);
 void life_drop(sim *, sim_live *);
 bool life_current(const sim *, const sim_live *);
@@ -423,7 +453,8 @@ void world_tool(sim *, sim_ledger *, const sim_step *, pw_effects_class, sim_did
 void world_run(sim *, sim_ledger *, sim_step *, sim_call *);
 uint64_t world_parts_hash(const pw_part *, size_t count, bool with_calls);
 uint64_t world_value_hash(pw_str json);
-pw_str world_key(sim *, const sim_ledger *, const sim_step *); /* of a step in the store's world table */
+pw_str world_key(sim *, const sim_ledger *,
+                 const sim_step *); /* of a step in the store's world table */
 
 /* ledger.c */
 void ledger_init(sim *);
@@ -442,7 +473,8 @@ void check_fold(sim *, sim_live *);
 void check_messages(sim *, sim_ledger *);
 void check_told(sim *, sim_ledger *, uint64_t last_seq);
 void check_reason(sim *, pw_turn_state, pw_str reason, pw_str where);
-bool check_effects_allowed(pw_effects_class pinned, bool has_today, pw_effects_class today, pw_effects_class effective);
+bool check_effects_allowed(pw_effects_class pinned, bool has_today, pw_effects_class today,
+                           pw_effects_class effective);
 uint64_t check_message_hash(const pw_message *);
 
 /* check_turn.c */

@@ -1,14 +1,19 @@
 /*
- * Ten fixed stories, told without chance, for trying every position at which something can go wrong.
+ * Ten fixed stories, told without chance, for trying every position at which something can go
+ * wrong.
  *
- * A moves text is a list of `<ms> <what> <session> <a> <b>`: m message, c cancel, w withdraw, d drain (owner in the
- * place of the session), t take-over (session, owner).
+ * A moves text is a list of `<ms> <what> <session> <a> <b>`: m message, c cancel, w withdraw, d
+ * drain (owner in the place of the session), t take-over (session, owner).
  */
 #include <stdlib.h>
 
 #include "sim.h"
 
-#define SAYS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define SAYS(...)                                                                                  \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 const sim_story sim_stories[] = {
     {"one word", SAYS("text"), "10 m 0 0 0", 0},
@@ -17,18 +22,25 @@ const sim_story sim_stories[] = {
     {"retries", SAYS("retry", "look", "retry", "retry", "text"), "10 m 0 0 0", 0},
     {"rate limit", SAYS("pay", "wait", "text"), "10 m 0 0 0;2000 m 0 1 0", 0},
     {"cancelled", SAYS("look", "pay+pay", "text"), "10 m 0 0 0;700 c 0 0 0;900 m 0 1 0", 0},
-    {"burst", SAYS("text", "book", "text"), "10 m 0 0 0;200 m 0 1 0;500 m 0 2 0;700 w 0 1 0;5000 m 0 0 0", 2},
+    {"burst", SAYS("text", "book", "text"),
+     "10 m 0 0 0;200 m 0 1 0;500 m 0 2 0;700 w 0 1 0;5000 m 0 0 0", 2},
     {"bounds", SAYS("pay+pay", "book", "put", "pay", "text"), "10 m 0 0 0;20 m 0 1 0", 1},
     {"odd replies", SAYS("empty", "gone+look", "paused", "pay", "empty", "empty"), "10 m 0 0 0", 0},
-    {"two hands", SAYS("look", "pay", "book", "text"), "10 m 0 0 0;15 m 1 0 0;400 d 0 0 0;900 t 0 1 0;1500 m 0 1 0", 0},
+    {"two hands", SAYS("look", "pay", "book", "text"),
+     "10 m 0 0 0;15 m 1 0 0;400 d 0 0 0;900 t 0 1 0;1500 m 0 1 0", 0},
 };
 const int32_t sim_story_count = sizeof sim_stories / sizeof sim_stories[0];
 
 void story_plan(sim_plan *p, int32_t story)
 {
     const sim_story *st = &sim_stories[story];
-    *p = (sim_plan){.seed = 1000 + (uint64_t)story, .sessions = 2, .owners = 2, .max_attempts = 5,
-                    .inbox_limit = 64, .story = st, .locks = story % 2 == 0};
+    *p = (sim_plan){.seed = 1000 + (uint64_t)story,
+                    .sessions = 2,
+                    .owners = 2,
+                    .max_attempts = 5,
+                    .inbox_limit = 64,
+                    .story = st,
+                    .locks = story % 2 == 0};
     p->definition[0] = p->definition[1] = st->definition;
     for (const char *at = st->moves; at; at = strchr(at, ';') ? strchr(at, ';') + 1 : NULL) {
         int ms = 0, session = 0, a = 0, b = 0;

@@ -1,6 +1,6 @@
 /*
- * A strict provider: what it would answer 400 to. Written from the rules (C9, case N1) and apart from
- * the engine's own checker, on purpose in another way: it walks backwards from each message.
+ * A strict provider: what it would answer 400 to. Written from the rules (C9, case N1) and apart
+ * from the engine's own checker, on purpose in another way: it walks backwards from each message.
  */
 #include "sim.h"
 
@@ -70,8 +70,7 @@ static const char *check_result(const pw_message *const *list, size_t at)
     const pw_message *m = list[said - 1];
     for (size_t i = 0; i < m->part_count; i++) {
         if (m->parts[i].kind == PW_PART_TOOL_CALL && results-- == 0) {
-            return pw_str_equal(m->parts[i].call, list[at]->call) ? NULL
-                                                                  : "results out of order";
+            return pw_str_equal(m->parts[i].call, list[at]->call) ? NULL : "results out of order";
         }
     }
     return "more results than calls";

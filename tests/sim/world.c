@@ -1,13 +1,15 @@
 /*
- * The world: a model that says anything a model may say, tools that do and answer anything a tool may, and what
- * they did. All of it is a function of the seed and of names, so that the same call of the same plan goes the same way.
+ * The world: a model that says anything a model may say, tools that do and answer anything a tool
+ * may, and what they did. All of it is a function of the seed and of names, so that the same call
+ * of the same plan goes the same way.
  */
 #include "sim.h"
 
 static const char *const tool_names[] = {"look", "scan", "put", "pay", "book", "gone"};
 
-static const char *const words[] = {"one ", "two ", "caf\xc3\xa9 ", "\xe2\x82\xac ", "\xf0\x9f\x90\xa6 ",
-                                    "it is done. ", "\\ and \" ", "line\n"};
+static const char *const words[] = {
+    "one ",         "two ",       "caf\xc3\xa9 ", "\xe2\x82\xac ", "\xf0\x9f\x90\xa6 ",
+    "it is done. ", "\\ and \" ", "line\n"};
 
 static pw_str random_text(sim *s, pw_random *r, uint64_t most)
 {
@@ -55,7 +57,7 @@ uint64_t world_value_hash(pw_str json)
     return hash;
 }
 
-/* --- What a model says ---------------------------------------------------------------------------------- */
+/* --- What a model says ------------------------------------------------------------------------ */
 
 static pw_str provider_id(sim *s, pw_random *r, uint64_t style, size_t at)
 {
@@ -67,7 +69,8 @@ static pw_str provider_id(sim *s, pw_random *r, uint64_t style, size_t at)
     case 2:
         return PW_STR("call/1 \xc3\xa9");
     case 3:
-        return PW_STR("toolu_0123456789012345678901234567890123456789012345678901234567890123456789");
+        return PW_STR(
+            "toolu_0123456789012345678901234567890123456789012345678901234567890123456789");
     case 4:
         return sim_format(s, "call_%d", (int)at); /* the same ones in each message */
     default:
@@ -77,9 +80,15 @@ static pw_str provider_id(sim *s, pw_random *r, uint64_t style, size_t at)
 
 static void add_call(sim *s, sim_said *said, pw_random *r, const char *name)
 {
-    static const char *const arguments[] = {
-        "{\"x\":1}", "{}", "{\"x\":1.10,\"deep\":{\"a\":[1,2,{\"b\":null}]}}", "{ \"x\" : 7 , \"s\":\"\\u00e9\" }",
-        "{\"x\":12345678901234567890,\"y\":1e400}", "{\"x\":\"no number\"}", "[1]", "null", "\"text\""};
+    static const char *const arguments[] = {"{\"x\":1}",
+                                            "{}",
+                                            "{\"x\":1.10,\"deep\":{\"a\":[1,2,{\"b\":null}]}}",
+                                            "{ \"x\" : 7 , \"s\":\"\\u00e9\" }",
+                                            "{\"x\":12345678901234567890,\"y\":1e400}",
+                                            "{\"x\":\"no number\"}",
+                                            "[1]",
+                                            "null",
+                                            "\"text\""};
     pw_part *p = &said->parts[said->reply.part_count];
     *p = (pw_part){.kind = PW_PART_TOOL_CALL};
     p->provider_id = provider_id(s, r, pw_random_below(r, 16), said->reply.part_count);
@@ -89,7 +98,8 @@ static void add_call(sim *s, sim_said *said, pw_random *r, const char *name)
         p->broken = true;
         p->arguments = roll < 2 ? PW_STR("{\"x\":") : PW_STR("");
     } else {
-        p->arguments = pw_str_from(arguments[roll < 75 || s->plan->story ? 0 : pw_random_below(r, 9)]);
+        p->arguments =
+            pw_str_from(arguments[roll < 75 || s->plan->story ? 0 : pw_random_below(r, 9)]);
     }
     said->reply.part_count++;
 }
@@ -204,8 +214,10 @@ static void say_story(sim *s, sim_said *said, pw_random *r, const char *line)
             said->reply.stop = PW_STOP_DONE;
         } else if (strcmp(token, "retry") == 0 || strcmp(token, "wait") == 0) {
             said->fails = true;
-            said->failure = (pw_failure){.failure_class = PW_FAILURE_RETRY, .code = PW_STR("cut_off"),
-                                         .message = PW_STR("cut"), .usage = PW_USAGE_UNKNOWN};
+            said->failure = (pw_failure){.failure_class = PW_FAILURE_RETRY,
+                                         .code = PW_STR("cut_off"),
+                                         .message = PW_STR("cut"),
+                                         .usage = PW_USAGE_UNKNOWN};
             if (token[0] == 'w') {
                 said->failure.failure_class = PW_FAILURE_WAIT;
                 said->failure.until_ms = sim_wall(s) + 9000;
@@ -229,13 +241,16 @@ sim_said *world_model(sim *s, sim_ledger *l, const pw_model_request *request)
     l->asked_step = sim_dup(s, request->step);
     pw_random r = {sim_mix(sim_hash(request->step, s->plan->seed),
                            (uint64_t)(l - s->ledgers) * 64 + (uint64_t)l->asked)};
-    said->reply = (pw_reply){.parts = said->parts, .stop = PW_STOP_DONE, .provider = PW_STR("scripted"),
-                             .model = PW_STR("parrot"), .usage = PW_USAGE_UNKNOWN};
+    said->reply = (pw_reply){.parts = said->parts,
+                             .stop = PW_STOP_DONE,
+                             .provider = PW_STR("scripted"),
+                             .model = PW_STR("parrot"),
+                             .usage = PW_USAGE_UNKNOWN};
     said->piece_ms = 1 + (int64_t)pw_random_below(&r, 300);
     if (pw_random_below(&r, 6) > 0) {
-        said->reply.usage = (pw_usage){(int64_t)pw_random_below(&r, 60), 3, -1,
-                                       (int64_t)pw_random_below(&r, 40), 1,
-                                       pw_random_below(&r, 3) ? 300 : -1};
+        said->reply.usage =
+            (pw_usage){(int64_t)pw_random_below(&r, 60), 3, -1,
+                       (int64_t)pw_random_below(&r, 40), 1, pw_random_below(&r, 3) ? 300 : -1};
     }
     int32_t at = l->asks++;
     uint64_t roll = pw_random_below(&r, 100);
@@ -263,12 +278,20 @@ sim_said *world_model(sim *s, sim_ledger *l, const pw_model_request *request)
     return said;
 }
 
-/* --- What a tool does --------------------------------------------------------------------------------------- */
+/* --- What a tool does ------------------------------------------------------------------------- */
 
 static pw_str result_of(sim *s, pw_random *r)
 {
-    static const char *const results[] = {"{\"ok\":true}", "null", "[]", "\"\"", "1.10", "1e400", "{\"s\":\"\\u00e9 \xe2\x82\xac\"}",
-                                          "{\"n\":12345678901234567890}", "  { \"spaced\" : [ 1 , 2 ] }", "\"\\ud83d\\ude00\""};
+    static const char *const results[] = {"{\"ok\":true}",
+                                          "null",
+                                          "[]",
+                                          "\"\"",
+                                          "1.10",
+                                          "1e400",
+                                          "{\"s\":\"\\u00e9 \xe2\x82\xac\"}",
+                                          "{\"n\":12345678901234567890}",
+                                          "  { \"spaced\" : [ 1 , 2 ] }",
+                                          "\"\\ud83d\\ude00\""};
     uint64_t roll = pw_random_below(r, 14);
     if (roll < 10) {
         return pw_str_from(results[roll]);
@@ -301,7 +324,8 @@ void world_tool(sim *s, sim_ledger *l, const sim_step *step, pw_effects_class ef
         roll = 199;
     }
     if (roll < 3 * failures) {
-        did->outcome = (pw_tool_outcome){.kind = PW_TOOL_ERROR, .message = PW_STR("it did not work \xe2\x82\xac"),
+        did->outcome = (pw_tool_outcome){.kind = PW_TOOL_ERROR,
+                                         .message = PW_STR("it did not work \xe2\x82\xac"),
                                          .error_class = roll % 2 ? PW_STR("Oops") : PW_STR_NONE};
     } else if (roll < 3 * failures + 1 && failures > 0) {
         did->outcome = (pw_tool_outcome){.kind = PW_TOOL_FATAL, .message = PW_STR("not set up")};
@@ -319,7 +343,8 @@ void world_run(sim *s, sim_ledger *l, sim_step *step, sim_call *c)
     step->runs++;
     sim_note(s, "    the world: %s %.*s runs (%d)", l->name, PW_STR_ARG(step->id), step->runs);
     if (c->effects == PW_EFFECTS_ONCE && step->runs > 1) {
-        sim_fail(s, "D", "%s %.*s: a once tool ran %d times", l->name, PW_STR_ARG(step->id), step->runs);
+        sim_fail(s, "D", "%s %.*s: a once tool ran %d times", l->name, PW_STR_ARG(step->id),
+                 step->runs);
     }
     if (step->key[0] && memcmp(step->key, c->key, 64) != 0) {
         sim_fail(s, "D1", "%s %.*s: two executions with two keys", l->name, PW_STR_ARG(step->id));

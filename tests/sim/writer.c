@@ -1,6 +1,6 @@
 /*
- * An owner's writer: all appends that wait, in one execute; transactional tools alone. After each commit, or after an answer that says
- * nothing, the judge reads the store.
+ * An owner's writer: all appends that wait, in one execute; transactional tools alone. After each
+ * commit, or after an answer that says nothing, the judge reads the store.
  */
 #include "sim.h"
 
@@ -37,16 +37,22 @@ static void transact(sim *s, sim_live *l)
     sim_ledger *ledger = &s->ledgers[l->session];
     sim_call *c = &s->calls[l->transact_call];
     running r = {.s = s, .l = l, .call = c, .step = &ledger->steps[c->step]};
-    pw_transact t = {.session_id = ledger->id, .epoch = l->epoch, .append = l->append,
-                     .receipt = l->receipt, .limit_ms = l->transact->limit_ms, .arena = &s->arena,
-                     .run = run_tool, .ctx = &r};
+    pw_transact t = {.session_id = ledger->id,
+                     .epoch = l->epoch,
+                     .append = l->append,
+                     .receipt = l->receipt,
+                     .limit_ms = l->transact->limit_ms,
+                     .arena = &s->arena,
+                     .run = run_tool,
+                     .ctx = &r};
     int32_t runs = r.step->runs;
     pw_store_transact(s->store, &t);
     l->executed = true;
     l->body = t.body;
     l->answer = t.status;
     l->tool_failed = r.step->runs > runs && (t.status == PW_TIMEOUT || t.status == PW_CANCELLED);
-    sim_note(s, "owner %d: transaction of %s: %s", l->owner, ledger->name, pw_status_code(t.status));
+    sim_note(s, "owner %d: transaction of %s: %s", l->owner, ledger->name,
+             pw_status_code(t.status));
 }
 
 /* A message of the claim is withdrawn between the look and the commit. */
@@ -54,7 +60,8 @@ static void race(sim *s, sim_live *l)
 {
     sim_ledger *ledger = &s->ledgers[l->session];
     const pw_append *a = l->append;
-    if (!s->race[l->session] || a->consumed_count == 0 || a->records[0].kind != PW_RECORD_TURN_OPENED) {
+    if (!s->race[l->session] || a->consumed_count == 0 ||
+        a->records[0].kind != PW_RECORD_TURN_OPENED) {
         return;
     }
     s->race[l->session] = false;
@@ -100,7 +107,8 @@ static void execute(sim *s, sim_live **lives, size_t count)
     for (size_t i = 0; i < count; i++) {
         sim_live *l = lives[i];
         ops[i] = (pw_op){.kind = PW_OP_APPEND,
-                         .append = {.session_id = s->ledgers[l->session].id, .epoch = l->epoch,
+                         .append = {.session_id = s->ledgers[l->session].id,
+                                    .epoch = l->epoch,
                                     .append = l->append}};
     }
     bool skips = s->plan->bug == BUG_SKIP_APPEND && count > 0 && s->appends > 3;
@@ -114,8 +122,8 @@ static void execute(sim *s, sim_live **lives, size_t count)
         l->answer = ops[i].status;
         l->body = PW_STR_NONE;
         sim_note(s, "owner %d: append to %s of %zu records: %s %s", l->owner,
-                 s->ledgers[l->session].name, l->append->record_count,
-                 pw_status_code(l->answer), ops[i].error.message);
+                 s->ledgers[l->session].name, l->append->record_count, pw_status_code(l->answer),
+                 ops[i].error.message);
     }
     s->appends += count;
 }
@@ -148,7 +156,9 @@ void writer_run(sim *s, int32_t owner)
     for (size_t i = 0; i < all_count && !s->failed; i++) {
         judge(s, all[i]);
         queue_push(s, (sim_event){.at = s->now + (int64_t)sim_chance(s, 0xa5, s->order, 3),
-                                  .kind = EVENT_ANSWER, .owner = owner, .life = o->life,
+                                  .kind = EVENT_ANSWER,
+                                  .owner = owner,
+                                  .life = o->life,
                                   .b = all[i]->serial});
     }
     if (!s->failed) {
@@ -156,7 +166,7 @@ void writer_run(sim *s, int32_t owner)
     }
 }
 
-/* --- The answers ---------------------------------------------------------------------------------------- */
+/* --- The answers ------------------------------------------------------------------------------ */
 
 static void answer_not(sim *s, sim_live *l, uint64_t ticket, pw_status status)
 {
@@ -169,8 +179,9 @@ static void answer_not(sim *s, sim_live *l, uint64_t ticket, pw_status status)
                  pw_status_code(status));
         return;
     }
-    bool on = life_step(s, l, &(pw_input){.kind = PW_IN_NOT_APPENDED,
-                                          .not_appended = {.ticket = ticket, .status = status}});
+    bool on = life_step(s, l,
+                        &(pw_input){.kind = PW_IN_NOT_APPENDED,
+                                    .not_appended = {.ticket = ticket, .status = status}});
     if (on && status == PW_STALE) {
         life_inbox(s, l);
     } else if (on && (status == PW_FENCED || status == PW_UNKNOWN)) {
@@ -195,10 +206,13 @@ static void answer_yes(sim *s, sim_live *l, const pw_append *a, pw_str body)
                  ledger->name, (unsigned long long)last);
         return;
     }
-    check_told(s, ledger, last); /* subscribers first: it is durable, whoever owns the session now */
-    bool on = life_step(s, l, &(pw_input){.kind = PW_IN_APPENDED,
-                                          .appended = {.ticket = a->ticket, .receipt_body = body}});
-    /* After every append in each fourth seed; elsewhere at both ends of turns and at every third append (it is half of the time). */
+    check_told(s, ledger,
+               last); /* subscribers first: it is durable, whoever owns the session now */
+    bool on = life_step(s, l,
+                        &(pw_input){.kind = PW_IN_APPENDED,
+                                    .appended = {.ticket = a->ticket, .receipt_body = body}});
+    /* After every append in each fourth seed; elsewhere at both ends of turns and at every third
+     * append (it is half of the time). */
     if (on && (s->plan->seed % 4 == 0 || s->plan->story || claimed || ends || last % 3 == 0)) {
         check_fold(s, l);
     }
@@ -243,8 +257,9 @@ void writer_answer(sim *s, int32_t owner, uint64_t serial)
         if (status == PW_TIMEOUT) {
             outcome = (pw_tool_outcome){.kind = PW_TOOL_ABANDONED, .limit_passed = true};
         }
-        life_step(s, l, &(pw_input){.kind = PW_IN_TOOL_RESULT,
-                                    .tool = {.call = transact->call, .outcome = &outcome}});
+        life_step(s, l,
+                  &(pw_input){.kind = PW_IN_TOOL_RESULT,
+                              .tool = {.call = transact->call, .outcome = &outcome}});
     } else if (status == PW_OK) {
         answer_yes(s, l, a, l->body);
     } else {
@@ -253,7 +268,8 @@ void writer_answer(sim *s, int32_t owner, uint64_t serial)
     /* An answer to a ticket that is over is ignored. */
     if (!s->failed && life_current(s, l) && !l->fenced && status == PW_OK &&
         sim_chance(s, 0x71c, ticket + serial, 10) == 0) {
-        life_step(s, l, &(pw_input){.kind = PW_IN_NOT_APPENDED,
-                                    .not_appended = {.ticket = ticket, .status = PW_FENCED}});
+        life_step(s, l,
+                  &(pw_input){.kind = PW_IN_NOT_APPENDED,
+                              .not_appended = {.ticket = ticket, .status = PW_FENCED}});
     }
 }
