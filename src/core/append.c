@@ -1,14 +1,15 @@
 /*
  * Appends: making one, giving it to the store, hearing how it went (J1, J4).
  *
- * While an append is made its records are folded on trial, so that what is decided next sees them; then the durable
- * half is put back, and the prepared records wait in the append for PW_IN_APPENDED. Of a session one append is
- * under way at most.
+ * While an append is made its records are folded on trial, so that what is decided next sees them;
+ * then the durable half is put back, and the prepared records wait in the append for
+ * PW_IN_APPENDED. Of a session one append is under way at most.
  *
  *   none → in flight → none           durable: the records are applied for good
  *            │  ↑
  *            ↓  │ its time has come
- *          not committed              the same append again, 0.1 s doubling to 5 s (a transaction is decided anew)
+ *          not committed              the same append again, 0.1 s doubling to 5 s (a transaction
+ * is decided anew)
  */
 #include "core/fold.h"
 
@@ -21,7 +22,8 @@ pw_status pw_build_begin(pw_session *s)
         return PW_OK;
     }
     PW_ASSERT(!s->v.append.room);
-    /* Each record adds one message at most: those of the calls that are owed, or of a reply and its calls. */
+    /* Each record adds one message at most: those of the calls that are owed, or of a reply and its
+     * calls. */
     const size_t parts = s->v.model.reply ? s->v.model.reply->part_count : 0;
     PW_TRY(pw_list_reserve(s, s->d.turn.call_count + parts + 4));
     pw_room *room = pw_room_new(s, 4096);
@@ -101,7 +103,8 @@ pw_status pw_build_blob(pw_session *s, const pw_hash_hex *hash, pw_str bytes)
     return PW_OK;
 }
 
-/* A call with effects that was settled before it ended may still say what it did (D8): the session stays for that. */
+/* A call with effects that was settled before it ended may still say what it did (D8): the session
+ * stays for that. */
 bool pw_evidence_expected(const pw_session *s)
 {
     for (const pw_ghost *ghost = s->v.ghosts; ghost; ghost = ghost->next) {
@@ -244,7 +247,8 @@ pw_status pw_build_transact(pw_session *s, size_t call_index, const pw_receipt *
     return PW_OK;
 }
 
-/* --- Answers ---------------------------------------------------------------------------------------------- */
+/* --- Answers
+ * ---------------------------------------------------------------------------------------------- */
 
 static void forget_model(pw_session *s)
 {
@@ -333,7 +337,8 @@ static void not_committed(pw_session *s)
     pause_store(s);
     pending->in_flight = false;
     if (pending->transact) {
-        /* Nothing was done and nothing told: the call is begun anew when the store has had its pause. */
+        /* Nothing was done and nothing told: the call is begun anew when the store has had its
+         * pause. */
         pw_live_call *live = &s->v.live[pending->call_index];
         live->state = PW_LIVE_IDLE;
         pw_room_leave(s, live->room);
@@ -386,8 +391,8 @@ static pw_status fenced(pw_session *s)
 pw_status pw_append_answered(pw_session *s, const pw_input *input)
 {
     const pw_pending *pending = &s->v.append;
-    const uint64_t ticket = input->kind == PW_IN_APPENDED ? input->appended.ticket
-                                                          : input->not_appended.ticket;
+    const uint64_t ticket =
+        input->kind == PW_IN_APPENDED ? input->appended.ticket : input->not_appended.ticket;
     if (!pending->room || !pending->in_flight || pending->append->ticket != ticket) {
         return PW_OK;
     }

@@ -21,8 +21,8 @@ static int64_t said(int64_t figure)
 
 void pw_totals_spend(pw_totals *to, const pw_usage *usage, bool whole)
 {
-    to->input_tokens += said(usage->in_uncached) + said(usage->in_cache_read) +
-                        said(usage->in_cache_write);
+    to->input_tokens +=
+        said(usage->in_uncached) + said(usage->in_cache_read) + said(usage->in_cache_write);
     to->cached_tokens += said(usage->in_cache_read);
     to->output_tokens += said(usage->out);
     to->reasoning_tokens += said(usage->reasoning);

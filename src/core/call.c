@@ -1,5 +1,6 @@
 /*
- * Tool calls of the last reply: each is checked, run by what its effects allow, and settled (D, F1-F4).
+ * Tool calls of the last reply: each is checked, run by what its effects allow, and settled (D,
+ * F1-F4).
  *
  *   idle → intent (once: tool.started first) → running → ended → settled
  *     └────────────────────────────────────────↗            ↗
@@ -37,7 +38,9 @@ pw_status pw_calls_live(pw_session *s)
     return PW_OK;
 }
 
-/* --- Receipts --------------------------------------------------------------------------------------------------- */
+/* --- Receipts
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static pw_effects_class effects_of(const pw_session *s, const pw_call *call)
 {
@@ -92,7 +95,8 @@ static pw_status settle_unknown(pw_session *s, size_t i)
 {
     return settle_words(
         s, i, PW_OUTCOME_UNKNOWN,
-        PW_STR("{\"outcome\":\"unknown\",\"message\":\"This call may or may not have run: it was begun "
+        PW_STR("{\"outcome\":\"unknown\",\"message\":\"This call may or may not have run: it was "
+               "begun "
                "and its result was lost. Do not assume either way; find out before you repeat "
                "it.\"}"));
 }
@@ -121,7 +125,8 @@ static pw_status settle_result(pw_session *s, size_t i, pw_str json)
     return settle(s, i, &settled);
 }
 
-/* D6: nobody knows what an abandoned call did; where it can have changed nothing for good, that is an error like any. */
+/* D6: nobody knows what an abandoned call did; where it can have changed nothing for good, that is
+ * an error like any. */
 static pw_status settle_abandoned(pw_session *s, size_t i, const pw_tool_outcome *outcome)
 {
     const pw_live_call *live = live_of(s, i);
@@ -129,11 +134,12 @@ static pw_status settle_abandoned(pw_session *s, size_t i, const pw_tool_outcome
         return settle_unknown(s, i);
     }
     if (outcome->limit_passed) {
-        return settle_error(s, i, PW_OUTCOME_ERROR, PW_STR("Timeout"),
-                            live->effects == PW_EFFECTS_TRANSACTIONAL
-                                ? PW_STR("the call did not end within its time limit; everything it "
-                                         "wrote was undone")
-                                : PW_STR("the call did not end within its time limit"));
+        return settle_error(
+            s, i, PW_OUTCOME_ERROR, PW_STR("Timeout"),
+            live->effects == PW_EFFECTS_TRANSACTIONAL
+                ? PW_STR("the call did not end within its time limit; everything it "
+                         "wrote was undone")
+                : PW_STR("the call did not end within its time limit"));
     }
     return settle_error(s, i, PW_OUTCOME_ERROR, PW_STR("Aborted"),
                         PW_STR("the call was stopped before it ended"));
@@ -175,7 +181,8 @@ static pw_status settle_and_judge(pw_session *s, size_t i)
                           });
 }
 
-/* --- Closing what is owed when the turn ends ---------------------------------------------------------------------- */
+/* --- Closing what is owed when the turn ends
+ * ---------------------------------------------------------------------- */
 
 static pw_status make_ghost(pw_session *s, size_t i, bool answered)
 {
@@ -198,7 +205,8 @@ static pw_status make_ghost(pw_session *s, size_t i, bool answered)
     return PW_OK;
 }
 
-/* I1, D6: a running call is aborted and settled at once; its own end comes later and changes nothing. */
+/* I1, D6: a running call is aborted and settled at once; its own end comes later and changes
+ * nothing. */
 static pw_status close_running(pw_session *s, size_t i, const pw_ending *ending)
 {
     pw_live_call *live = live_of(s, i);
@@ -240,7 +248,8 @@ static pw_status close_not_run(pw_session *s, size_t i, const pw_ending *ending)
     PW_NEVER("an ending of no state");
 }
 
-/* Was it begun in a life that is over, so that nobody knows what it did (D4)? What can have changed nothing is not. */
+/* Was it begun in a life that is over, so that nobody knows what it did (D4)? What can have changed
+ * nothing is not. */
 static bool is_unknown(const pw_session *s, size_t i)
 {
     const pw_call *call = &s->d.turn.calls[i];
@@ -251,9 +260,9 @@ static bool is_unknown(const pw_session *s, size_t i)
     if (call->intents > 0) {
         return true;
     }
-    const bool had_intent = s->v.pinned && pw_definition_tool(s->v.pinned, call->part->name) &&
-                            pw_definition_tool(s->v.pinned, call->part->name)->effects ==
-                                PW_EFFECTS_ONCE;
+    const bool had_intent =
+        s->v.pinned && pw_definition_tool(s->v.pinned, call->part->name) &&
+        pw_definition_tool(s->v.pinned, call->part->name)->effects == PW_EFFECTS_ONCE;
     if (effects == PW_EFFECTS_ONCE && call->perhaps > 0 && !had_intent) {
         return true; /* it was declared milder when it was begun, so it has no intent (C7) */
     }
@@ -268,10 +277,9 @@ pw_status pw_calls_close(pw_session *s, const pw_ending *ending)
             continue;
         }
         const pw_live_state state = live_of(s, i)->state;
-        const bool unsure = is_unknown(s, i) || (state == PW_LIVE_IDLE &&
-                                                 s->d.turn.calls[i].perhaps > 0 &&
-                                                 effects_of(s, &s->d.turn.calls[i]) ==
-                                                     PW_EFFECTS_IDEMPOTENT);
+        const bool unsure =
+            is_unknown(s, i) || (state == PW_LIVE_IDLE && s->d.turn.calls[i].perhaps > 0 &&
+                                 effects_of(s, &s->d.turn.calls[i]) == PW_EFFECTS_IDEMPOTENT);
         if (state == PW_LIVE_ENDED) {
             PW_TRY(settle_ended(s, i));
         } else if (state == PW_LIVE_RUNNING) {
@@ -285,7 +293,9 @@ pw_status pw_calls_close(pw_session *s, const pw_ending *ending)
     return PW_OK;
 }
 
-/* --- Beginning a call ----------------------------------------------------------------------------------------------- */
+/* --- Beginning a call
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static int64_t limit_at(const pw_session *s, const pw_tool_declaration *tool)
 {
@@ -428,7 +438,8 @@ static pw_status begin(pw_session *s, size_t i, pw_progress *progress)
     PW_NEVER("effects of no class");
 }
 
-/* --- Deciding about the next call ----------------------------------------------------------------------------------- */
+/* --- Deciding about the next call
+ * ----------------------------------------------------------------------------------- */
 
 /* F4. */
 static pw_status refuse_repeated(pw_session *s, size_t i)
@@ -444,10 +455,11 @@ static pw_status refuse_repeated(pw_session *s, size_t i)
                                   .code_detail = call->part->name,
                               });
     }
-    return settle_error(s, i, PW_OUTCOME_REPEATED, PW_STR_NONE,
-                        PW_STR("not run: this very call had the same outcome in the steps before. "
-                               "Repeating it will not help: change the arguments, use another tool, "
-                               "or tell the user what stands in the way."));
+    return settle_error(
+        s, i, PW_OUTCOME_REPEATED, PW_STR_NONE,
+        PW_STR("not run: this very call had the same outcome in the steps before. "
+               "Repeating it will not help: change the arguments, use another tool, "
+               "or tell the user what stands in the way."));
 }
 
 /* F3. */
@@ -457,13 +469,14 @@ static pw_status refuse_malformed(pw_session *s, size_t i, const char *code, pw_
     if (s->d.turn.totals.protocol_failures <= s->v.pinned->max_protocol_failures) {
         return PW_OK;
     }
-    return pw_turn_end(s, &(pw_ending){
-                              .state = PW_TURN_FAILED,
-                              .reason = "protocol",
-                              .detail = PW_STR("the model made too many calls that could not be run"),
-                              .code = "protocol",
-                              .code_detail = pw_str_from(code),
-                          });
+    return pw_turn_end(s,
+                       &(pw_ending){
+                           .state = PW_TURN_FAILED,
+                           .reason = "protocol",
+                           .detail = PW_STR("the model made too many calls that could not be run"),
+                           .code = "protocol",
+                           .code_detail = pw_str_from(code),
+                       });
 }
 
 static pw_status decide(pw_session *s, size_t i, pw_progress *progress)
@@ -534,7 +547,8 @@ pw_status pw_calls_advance(pw_session *s, pw_progress *progress)
     return decide(s, i, progress);
 }
 
-/* --- What comes from outside ------------------------------------------------------------------------------------------ */
+/* --- What comes from outside
+ * ------------------------------------------------------------------------------------------ */
 
 static pw_status keep_outcome(pw_arena *arena, const pw_tool_outcome *outcome,
                               const pw_tool_outcome **ret)
@@ -623,7 +637,8 @@ pw_status pw_call_ended(pw_session *s, const pw_input *input)
     return PW_OK;
 }
 
-/* Where the call was settled: in this turn or an earlier one. NULL: the window does not reach back to it. */
+/* Where the call was settled: in this turn or an earlier one. NULL: the window does not reach back
+ * to it. */
 static const pw_message *settled_as(const pw_session *s, pw_str step)
 {
     for (size_t i = s->d.end; i > s->d.first; i--) {
@@ -635,7 +650,8 @@ static const pw_message *settled_as(const pw_session *s, pw_str step)
     return NULL;
 }
 
-/* Its late result is evidence (D8) of the turn that it was made in; of none, when that is not known. */
+/* Its late result is evidence (D8) of the turn that it was made in; of none, when that is not
+ * known. */
 static pw_status alive_ghost(pw_session *s, const pw_alive_call *alive)
 {
     const pw_message *message = settled_as(s, alive->step);

@@ -1,4 +1,5 @@
-/* Claims: which waiting messages are the next turn, and what they look like to the model (B2, B3, B4, B8). */
+/* Claims: which waiting messages are the next turn, and what they look like to the model (B2, B3,
+ * B4, B8). */
 #include "core/state.h"
 
 #include "base/clock.h"
@@ -41,7 +42,8 @@ int64_t pw_claim_due_ms(const pw_session *s, const pw_inbox_row *first)
     return debounce > 0 ? first->at_ms + debounce : 0;
 }
 
-/* --- The run of messages that belong together (B8). ------------------------------------------------------------ */
+/* --- The run of messages that belong together (B8).
+ * ------------------------------------------------------------ */
 
 typedef struct run {
     const pw_inbox_row *rows[CLAIM_MESSAGES_MAX];
@@ -177,8 +179,7 @@ pw_status pw_claim(pw_session *s)
     pw_random_bytes(&s->v.random, random, sizeof(random));
     const pw_uuid run_id = pw_uuid_v7(s->v.now_ms, random);
     claimed.run = pw_str_from(run_id.text);
-    claimed.first_seq =
-        pw_context_first_seq(s, definition->context_messages, s->d.last_seq + 1);
+    claimed.first_seq = pw_context_first_seq(s, definition->context_messages, s->d.last_seq + 1);
     PW_TRY(initiator(s, r.first, &claimed.initiator));
     PW_TRY(pw_arena_dup(&s->build.room->arena, pw_str_from(id.text), &claimed.turn));
     pw_draft draft = {.kind = PW_RECORD_TURN_OPENED, .turn = claimed.turn};
@@ -192,7 +193,9 @@ pw_status pw_claim(pw_session *s)
     return PW_OK;
 }
 
-/* --- B4 ----------------------------------------------------------------------------------------------------------- */
+/* --- B4
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct renderer {
     pw_arena *arena;

@@ -3,7 +3,8 @@
 
 #include "base/format.h"
 
-/* The longest run of whole turns, newest first, with at most `messages` messages; all of the window when that is -1. */
+/* The longest run of whole turns, newest first, with at most `messages` messages; all of the window
+ * when that is -1. */
 uint64_t pw_context_first_seq(const pw_session *s, int64_t messages, uint64_t own_seq)
 {
     const pw_message *const *window = pw_window(&s->d);
@@ -24,7 +25,9 @@ uint64_t pw_context_first_seq(const pw_session *s, int64_t messages, uint64_t ow
     return first;
 }
 
-/* --- Asking ---------------------------------------------------------------------------------------------------- */
+/* --- Asking
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* C9: a damaged transcript is mended by a recorded overlay before it is sent. */
 static pw_status repair(pw_session *s)
@@ -56,8 +59,7 @@ static pw_status check(pw_session *s, bool *ret_valid)
 static pw_status fill_request(pw_session *s, pw_model_request *request)
 {
     char text[32];
-    const size_t len =
-        pw_format(text, sizeof(text), "model:%lld", (long long)(s->d.messages + 1));
+    const size_t len = pw_format(text, sizeof(text), "model:%lld", (long long)(s->d.messages + 1));
     pw_arena *arena = &s->v.model.room->arena;
     const pw_turn *turn = &s->d.turn;
     const size_t count = pw_window_count(&s->d);
@@ -104,7 +106,8 @@ pw_status pw_model_ask(pw_session *s)
     return PW_OK;
 }
 
-/* A call of the session's last life in this process: the step that is owed, or one that no longer counts. */
+/* A call of the session's last life in this process: the step that is owed, or one that no longer
+ * counts. */
 pw_status pw_model_alive(pw_session *s, const pw_alive_call *alive)
 {
     char text[32];
@@ -149,7 +152,9 @@ pw_status pw_model_abort(pw_session *s)
     return PW_OK;
 }
 
-/* --- Hearing --------------------------------------------------------------------------------------------------- */
+/* --- Hearing
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 pw_status pw_model_delta(pw_session *s, const pw_input *input)
 {

@@ -169,8 +169,10 @@ static pw_status read_tool(pw_arena *arena, const pw_json *object, pw_tool_decla
     pw_str effects = PW_STR("once");
     PW_TRY(read_text(&r, "effects", &effects));
     if (!pw_effects_from(effects, &tool->effects)) {
-        return PW_FAIL(error, PW_INVALID, "tool %.*s: effects must be one of none, idempotent, once, "
-                       "transactional", PW_STR_ARG(tool->name));
+        return PW_FAIL(error, PW_INVALID,
+                       "tool %.*s: effects must be one of none, idempotent, once, "
+                       "transactional",
+                       PW_STR_ARG(tool->name));
     }
     tool->limit_ms =
         tool->effects == PW_EFFECTS_TRANSACTIONAL ? LIMIT_MS_TRANSACTIONAL : LIMIT_MS_DEFAULT;
@@ -237,9 +239,9 @@ static pw_status read_model(const reader *r, pw_definition *definition)
 
 static pw_status read_definition(pw_arena *arena, const reader *r, pw_definition *definition)
 {
-    static const char *const keys[] = {"name",        "instructions", "model",
-                                       "budget",      "debounce_ms",  "context",
-                                       "max_protocol_failures", "tools", NULL};
+    static const char *const keys[] = {
+        "name",    "instructions",          "model", "budget", "debounce_ms",
+        "context", "max_protocol_failures", "tools", NULL};
     static const char *const context_keys[] = {"messages", NULL};
     if (!pw_json_is(r->object, PW_JSON_OBJECT)) {
         return PW_FAIL(r->error, PW_INVALID, "a definition must be an object");
@@ -255,8 +257,8 @@ static pw_status read_definition(pw_arena *arena, const reader *r, pw_definition
     PW_TRY(pw_budget_apply(&definition->budget, pw_json_get(r->object, "budget"), r->error));
     PW_TRY(read_integer(r, "debounce_ms", 0, MS_MAX, &definition->debounce_ms));
     definition->max_protocol_failures = PROTOCOL_FAILURES_DEFAULT;
-    PW_TRY(read_integer(r, "max_protocol_failures", 0, COUNT_MAX,
-                        &definition->max_protocol_failures));
+    PW_TRY(
+        read_integer(r, "max_protocol_failures", 0, COUNT_MAX, &definition->max_protocol_failures));
     definition->context_messages = -1;
     const pw_json *context;
     PW_TRY(read_object(r, "context", &context));

@@ -1,7 +1,9 @@
 /*
- * The fold: what a record does to the durable half. Reading a record (fold_prepare.c) may fail; this cannot.
+ * The fold: what a record does to the durable half. Reading a record (fold_prepare.c) may fail;
+ * this cannot.
  *
- * Applying writes nothing but *d, the calls of the open turn, and list entries at and behind d->end.
+ * Applying writes nothing but *d, the calls of the open turn, and list entries at and behind
+ * d->end.
  */
 #include "core/fold.h"
 

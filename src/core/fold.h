@@ -26,7 +26,7 @@ struct pw_prepared {
         struct {
             const pw_message *message;
             pw_usage usage;
-            pw_call *calls;         /* written by the apply, from `fresh` */
+            pw_call *calls; /* written by the apply, from `fresh` */
             const pw_call *fresh;
             size_t call_count;
         } model;

@@ -1,4 +1,5 @@
-/* What keeps a model from hurting the turn: protocol failures (F3), repetition (F4), and which tool may run (C7). */
+/* What keeps a model from hurting the turn: protocol failures (F3), repetition (F4), and which tool
+ * may run (C7). */
 #include "core/state.h"
 
 #include "base/schema.h"
@@ -50,18 +51,20 @@ bool pw_call_tool(const pw_session *s, pw_str name, const pw_tool_declaration **
     if (!today) {
         return false;
     }
-    if (pinned->effects != PW_EFFECTS_TRANSACTIONAL &&
-        today->effects != PW_EFFECTS_TRANSACTIONAL && today->effects > pinned->effects) {
+    if (pinned->effects != PW_EFFECTS_TRANSACTIONAL && today->effects != PW_EFFECTS_TRANSACTIONAL &&
+        today->effects > pinned->effects) {
         *ret_effects = today->effects;
     }
     return true;
 }
 
-/* --- F3 --------------------------------------------------------------------------------------------------- */
+/* --- F3
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 typedef struct complaint {
     const char *code;
-    pw_str what;    /* what was wrong */
+    pw_str what;     /* what was wrong */
     pw_str expected; /* or empty */
 } complaint;
 

@@ -68,7 +68,8 @@ pw_status pw_receipt_fill(const pw_receipt *receipt, pw_str result, pw_arena *ar
     PW_TRY(pw_value_of_result(arena, result, receipt->result_limit, &value));
     pw_buffer body;
     pw_buffer_init_arena(&body, arena, PW_BODY_MAX);
-    PW_TRY(pw_buffer_reserve(&body, receipt->before.len + value.json.len + receipt->after.len + 40));
+    PW_TRY(
+        pw_buffer_reserve(&body, receipt->before.len + value.json.len + receipt->after.len + 40));
     (void)pw_buffer_add(&body, receipt->before);
     (void)pw_buffer_add(&body, value.json);
     if (value.cut) {

@@ -1,4 +1,5 @@
-/* What came back from the model: keeping it fit for ever, and what it means for the turn (C6, F5). */
+/* What came back from the model: keeping it fit for ever, and what it means for the turn (C6, F5).
+ */
 #include "core/state.h"
 
 #include "base/format.h"
@@ -14,7 +15,8 @@ enum {
     WAIT_HELD_MAX_MS = 5000 /* F10: longer waits are journalled and hold nothing */
 };
 
-/* --- Keeping a reply -------------------------------------------------------------------------------------------- */
+/* --- Keeping a reply
+ * -------------------------------------------------------------------------------------------- */
 
 /* C1: the provider's id where it can be ours and is the only one of its kind in the message. */
 static bool id_fits(const pw_reply *reply, size_t at)
@@ -46,7 +48,8 @@ static pw_status keep_text(pw_arena *arena, pw_str text, pw_str *ret)
     return pw_arena_dup(arena, fit, ret);
 }
 
-/* Arguments are one JSON object, or the call is broken: never run and never sent as they are (F3, C9). */
+/* Arguments are one JSON object, or the call is broken: never run and never sent as they are (F3,
+ * C9). */
 static pw_status keep_arguments(pw_arena *arena, pw_part *part)
 {
     pw_str json = pw_str_trim(part->arguments);
@@ -71,7 +74,8 @@ static pw_status keep_part(const pw_reply *reply, size_t at, pw_arena *arena, pw
     if (raw.len > 0 && pw_utf8_valid(raw)) {
         PW_TRY(pw_value_clean(arena, raw, &raw, &fit));
     }
-    /* A signature holds for the very bytes that were signed: mended thinking is worth nothing (C8). */
+    /* A signature holds for the very bytes that were signed: mended thinking is worth nothing (C8).
+     */
     fit = fit && (part->kind != PW_PART_THINKING || raw.ptr == part->raw.ptr);
     part->raw = raw;
     if (fit) {
@@ -116,7 +120,8 @@ pw_status pw_reply_keep(pw_session *s, const pw_reply *reply, pw_arena *arena, c
     return PW_OK;
 }
 
-/* --- What is in it ---------------------------------------------------------------------------------------------- */
+/* --- What is in it
+ * ---------------------------------------------------------------------------------------------- */
 
 static bool has_calls(const pw_reply *reply)
 {
@@ -170,7 +175,8 @@ pw_status pw_text_so_far(pw_session *s, pw_str *ret)
     return PW_OK;
 }
 
-/* --- A whole reply (C6) ----------------------------------------------------------------------------------------- */
+/* --- A whole reply (C6)
+ * ----------------------------------------------------------------------------------------- */
 
 static pw_status add_completed(pw_session *s, const pw_reply *reply)
 {
@@ -217,16 +223,17 @@ static pw_status settle_empty(pw_session *s, const pw_reply *reply)
     if (normal && s->d.turn.changed_something) {
         return complete(s, reply, true);
     }
-    return pw_turn_end(s, &(pw_ending){
-                              .state = PW_TURN_FAILED,
-                              .reason = "empty_reply",
-                              .detail = reply->stop_detail.len > 0
-                                            ? reply->stop_detail
-                                            : PW_STR("the model ended its reply with nothing in it"),
-                              .stop = pw_stop_name(reply->stop),
-                              .code = "empty_reply",
-                              .code_detail = pw_str_from(pw_stop_name(reply->stop)),
-                          });
+    return pw_turn_end(s,
+                       &(pw_ending){
+                           .state = PW_TURN_FAILED,
+                           .reason = "empty_reply",
+                           .detail = reply->stop_detail.len > 0
+                                         ? reply->stop_detail
+                                         : PW_STR("the model ended its reply with nothing in it"),
+                           .stop = pw_stop_name(reply->stop),
+                           .code = "empty_reply",
+                           .code_detail = pw_str_from(pw_stop_name(reply->stop)),
+                       });
 }
 
 static pw_status end_context(pw_session *s, pw_str detail)
@@ -263,7 +270,8 @@ static pw_status settle_reply(pw_session *s, const pw_reply *reply)
     return complete(s, reply, false);
 }
 
-/* --- A failure (F5) --------------------------------------------------------------------------------------------- */
+/* --- A failure (F5)
+ * --------------------------------------------------------------------------------------------- */
 
 static pw_status end_failed(pw_session *s, const pw_failure *failure)
 {

@@ -1,19 +1,22 @@
 /*
  * The session machine's insides, shared by the files of this room and nobody else.
  *
- * Two halves. `pw_durable` is written by the fold alone (fold.c): it is what the journal says. `pw_volatile`
- * is the rest: calls in flight, what waits, the append under way. Both are plain values, so a step that
- * runs out of memory puts both back (session.c) and the same input may be given again.
+ * Two halves. `pw_durable` is written by the fold alone (fold.c): it is what the journal says.
+ * `pw_volatile` is the rest: calls in flight, what waits, the append under way. Both are plain
+ * values, so a step that runs out of memory puts both back (session.c) and the same input may be
+ * given again.
  *
  * Invariants:
- *   1. Only pw_fold_apply writes pw_durable, but for `list`, `capacity`, `first` and `end`, which pw_list_reserve may move to a larger block.
+ *   1. Only pw_fold_apply writes pw_durable, but for `list`, `capacity`, `first` and `end`, which
+ * pw_list_reserve may move to a larger block.
  *   2. One append is under way at most; while it is, nothing is decided (append.c).
- *   3. An append is made by folding its records as they are added (a trial): each decision sees the state that the records
- *      before it make. When the append is complete the durable half is put back; the same prepared records
- *      are applied for good at PW_IN_APPENDED, which therefore cannot fail.
- *   4. Memory lives in rooms (an arena each). A room made in a failed step is freed; a room let go in a step
- *      is freed when that step has succeeded.
- *   5. What a driver may still read (a request, a call, the context it names) is let go when that call has ended.
+ *   3. An append is made by folding its records as they are added (a trial): each decision sees the
+ * state that the records before it make. When the append is complete the durable half is put back;
+ * the same prepared records are applied for good at PW_IN_APPENDED, which therefore cannot fail.
+ *   4. Memory lives in rooms (an arena each). A room made in a failed step is freed; a room let go
+ * in a step is freed when that step has succeeded.
+ *   5. What a driver may still read (a request, a call, the context it names) is let go when that
+ * call has ended.
  */
 #ifndef PW_CORE_STATE_H
 #define PW_CORE_STATE_H
@@ -26,7 +29,8 @@
 /* After an exhaustive switch: a value that is none of its enum's. */
 #define PW_NEVER(what) pw_assert_failed(__FILE__, __LINE__, what)
 
-/* --- Memory -------------------------------------------------------------------------------------- */
+/* --- Memory --------------------------------------------------------------------------------------
+ */
 
 typedef struct pw_room {
     pw_arena arena;
@@ -37,7 +41,8 @@ typedef struct pw_room {
     bool window; /* a running model call may still read it */
 } pw_room;
 
-/* --- The durable half ------------------------------------------------------------------------------ */
+/* --- The durable half
+ * ------------------------------------------------------------------------------ */
 
 /* How a call was settled. X(NAME, "text in tool.completed") */
 #define PW_OUTCOME_TABLE(X)                                                                        \
@@ -81,15 +86,16 @@ typedef struct pw_totals {
 /* A call of the open turn's last assistant message. */
 typedef struct pw_call {
     const pw_part *part;
-    pw_str step;      /* tool:<n>:<id> */
-    int64_t n;        /* the number of its tool message */
+    pw_str step;       /* tool:<n>:<id> */
+    int64_t n;         /* the number of its tool message */
     pw_hash signature; /* F4: name and canonical arguments */
-    int64_t streak;   /* F4: model steps before this one, running, that made the same call with the same outcome */
+    int64_t streak;    /* F4: model steps before this one, running, that made the same call with the
+                          same outcome */
     pw_hash streak_outcome;
     pw_hash outcome_hash; /* of this one, once closed */
-    int64_t intents;  /* tool.started records */
+    int64_t intents;      /* tool.started records */
     int64_t limit_at_ms;
-    int64_t perhaps;  /* executions that may have begun in a process that died */
+    int64_t perhaps; /* executions that may have begun in a process that died */
     bool closed;
     pw_outcome outcome;
 } pw_call;
@@ -103,7 +109,8 @@ typedef struct pw_operation { /* F7: what the turn did to the world */
 
 typedef struct pw_turn {
     bool open;
-    bool damaged; /* records of it are missing: no call with effects is run from what is left (C9) */
+    bool
+        damaged; /* records of it are missing: no call with effects is run from what is left (C9) */
     pw_str id, run, agent, definition;
     pw_str source, speaker; /* speaker: JSON or empty */
     pw_str requests;        /* JSON array of ids */
@@ -119,9 +126,9 @@ typedef struct pw_turn {
     /* Calls of the last assistant message, in order; a model step is owed when none is open. */
     pw_call *calls;
     size_t call_count, closed_count;
-    int64_t calls_n; /* the assistant message's number */
+    int64_t calls_n;                /* the assistant message's number */
     const pw_operation *operations; /* newest first */
-    bool changed_something; /* a call with effects succeeded (C6) */
+    bool changed_something;         /* a call with effects succeeded (C6) */
 } pw_turn;
 
 typedef struct pw_span { /* one turn's messages in the window */
@@ -150,7 +157,8 @@ typedef struct pw_durable {
 /* A record read and allocated, ready to be applied. */
 typedef struct pw_prepared pw_prepared;
 
-/* --- The volatile half ----------------------------------------------------------------------------- */
+/* --- The volatile half
+ * ----------------------------------------------------------------------------- */
 
 /* The states of a turn (CORE.md). X(NAME, "name", "what it may become") */
 #define PW_PHASE_TABLE(X)                                                                          \
@@ -169,11 +177,11 @@ typedef enum pw_phase {
 } pw_phase;
 
 typedef enum pw_live_state {
-    PW_LIVE_IDLE,    /* not begun in this life */
-    PW_LIVE_INTENT,  /* its tool.started is written in this life; not begun */
+    PW_LIVE_IDLE,   /* not begun in this life */
+    PW_LIVE_INTENT, /* its tool.started is written in this life; not begun */
     PW_LIVE_RUNNING,
-    PW_LIVE_ENDED,   /* its last input is kept */
-    PW_LIVE_SETTLED  /* its end is in the append under way, or durable */
+    PW_LIVE_ENDED,  /* its last input is kept */
+    PW_LIVE_SETTLED /* its end is in the append under way, or durable */
 } pw_live_state;
 
 typedef struct pw_live_model {
@@ -181,10 +189,10 @@ typedef struct pw_live_model {
     uint64_t call;
     int64_t started_at_ms;
     int32_t tries;
-    pw_str step;             /* in `room` */
-    pw_room *room;           /* of the request */
-    pw_room *kept;           /* of what came back */
-    const pw_reply *reply;   /* one of the two */
+    pw_str step;           /* in `room` */
+    pw_room *room;         /* of the request */
+    pw_room *kept;         /* of what came back */
+    const pw_reply *reply; /* one of the two */
     const pw_failure *failure;
 } pw_live_model;
 
@@ -221,8 +229,8 @@ typedef struct pw_pending {
     pw_prepared *const *prepared;
     size_t count;
     bool transact;
-    size_t call_index; /* of a transaction */
-    bool in_flight;    /* false: not committed, to be given again */
+    size_t call_index;  /* of a transaction */
+    bool in_flight;     /* false: not committed, to be given again */
     bool drops_waiting; /* a claim: the waiting rows it names are gone when it is durable */
     uint64_t claimed_n;
 } pw_pending;
@@ -253,11 +261,11 @@ typedef struct pw_volatile {
     pw_ghost *ghosts;
     uint64_t text_bytes; /* of the message that streams */
     /* Waits. */
-    int64_t retry_at_ms;   /* before which the model is not asked again; -1: none */
-    pw_str wait_reason;    /* static text */
-    int64_t store_at_ms;   /* when the append (or transaction) is given again; -1: none */
+    int64_t retry_at_ms; /* before which the model is not asked again; -1: none */
+    pw_str wait_reason;  /* static text */
+    int64_t store_at_ms; /* when the append (or transaction) is given again; -1: none */
     int64_t store_pause_ms;
-    int64_t wake_at_ms;    /* the last PW_DO_WAKE; -1: none */
+    int64_t wake_at_ms; /* the last PW_DO_WAKE; -1: none */
     /* The context as the model saw it last. */
     size_t sent, checked;
     uint64_t sent_version, checked_version;
@@ -289,21 +297,22 @@ struct pw_session {
     pw_str uid;
     pw_durable d;
     pw_volatile v;
-    pw_buffer text;    /* the message that streams: for M2 and the text a cancel keeps */
+    pw_buffer text; /* the message that streams: for M2 and the text a cancel keeps */
     pw_build build;
     /* Memory's books; not part of the state. */
     pw_room *rooms, *fresh, *leaving, *retired;
     pw_span *oldest;
     pw_room *list_held;
-    pw_arena step;     /* effects; reset by the next step */
-    pw_arena scratch;  /* parsing; reset within a step */
+    pw_arena step;    /* effects; reset by the next step */
+    pw_arena scratch; /* parsing; reset within a step */
     pw_effect *effects;
     size_t effect_count, effect_capacity;
 };
 
-/* --- session.c ------------------------------------------------------------------------------------- */
+/* --- session.c
+ * ------------------------------------------------------------------------------------- */
 pw_room *pw_room_new(pw_session *, size_t first_block); /* NULL: out of memory */
-void pw_room_leave(pw_session *, pw_room *);            /* NULL is fine; freed when the step has succeeded */
+void pw_room_leave(pw_session *, pw_room *); /* NULL is fine; freed when the step has succeeded */
 pw_effect *pw_effect_add(pw_session *, pw_effect_kind); /* NULL: out of memory */
 uint64_t pw_next_id(pw_session *);                      /* of a call or a ticket */
 pw_status pw_list_reserve(pw_session *, size_t more);
@@ -319,33 +328,44 @@ static inline size_t pw_window_count(const pw_durable *d)
     return d->end - d->first;
 }
 
-/* --- fold.c ------------------------------------------------------------------------------------------ */
-/* Reads the record and allocates all that applying it needs (in the open turn's room, or a new one); changes nothing. */
+/* --- fold.c
+ * ------------------------------------------------------------------------------------------ */
+/* Reads the record and allocates all that applying it needs (in the open turn's room, or a new
+ * one); changes nothing. */
 pw_status pw_fold_prepare(pw_session *, const pw_record *, pw_prepared **ret, pw_error *);
-void pw_fold_apply(pw_durable *, const pw_prepared *); /* cannot fail; may be done again after the durable half was put back */
-void pw_window_trim(pw_session *);                     /* lets go of what lies before the window */
+void pw_fold_apply(
+    pw_durable *,
+    const pw_prepared *); /* cannot fail; may be done again after the durable half was put back */
+void pw_window_trim(pw_session *); /* lets go of what lies before the window */
 
-/* --- append.c ---------------------------------------------------------------------------------------- */
+/* --- append.c
+ * ---------------------------------------------------------------------------------------- */
 typedef struct pw_draft { /* a record to be */
     pw_record_kind kind;
     pw_str turn, step;
     pw_str body;
 } pw_draft;
-pw_status pw_build_begin(pw_session *);                   /* no-op when begun */
-pw_status pw_build_add(pw_session *, const pw_draft *);   /* folds it on trial */
+pw_status pw_build_begin(pw_session *);                 /* no-op when begun */
+pw_status pw_build_add(pw_session *, const pw_draft *); /* folds it on trial */
 pw_status pw_build_blob(pw_session *, const pw_hash_hex *, pw_str bytes);
-pw_status pw_build_finish(pw_session *);                  /* PW_DO_APPEND, and the durable half put back */
-pw_status pw_build_transact(pw_session *, size_t call_index, const pw_receipt *, const pw_tool_call *, const pw_draft *);
+pw_status pw_build_finish(pw_session *); /* PW_DO_APPEND, and the durable half put back */
+pw_status pw_build_transact(pw_session *, size_t call_index, const pw_receipt *,
+                            const pw_tool_call *, const pw_draft *);
 static inline bool pw_building(const pw_session *s)
 {
     return s->build.room != NULL;
 }
 pw_status pw_append_answered(pw_session *, const pw_input *);
 bool pw_evidence_expected(const pw_session *);
-pw_status pw_append_again(pw_session *); /* gives a not committed append again when its time has come */
+pw_status
+pw_append_again(pw_session *); /* gives a not committed append again when its time has come */
 
-/* --- turn.c ------------------------------------------------------------------------------------------ */
-typedef enum pw_progress { PW_HELD, PW_MOVED } pw_progress; /* nothing more to decide before something happens; decide again */
+/* --- turn.c
+ * ------------------------------------------------------------------------------------------ */
+typedef enum pw_progress {
+    PW_HELD,
+    PW_MOVED
+} pw_progress; /* nothing more to decide before something happens; decide again */
 pw_status pw_advance(pw_session *);
 pw_status pw_rest_now(pw_session *, bool released);
 
@@ -354,48 +374,57 @@ typedef struct pw_ending {
     const char *reason; /* M5, NULL: none */
     pw_str detail;      /* for a person */
     pw_str actor;
-    pw_str text;        /* the reply, or PW_STR_NONE */
-    const char *stop;   /* NULL: none */
-    const char *code;   /* NULL: none; "<code>:<code_detail>" when that is not empty */
+    pw_str text;      /* the reply, or PW_STR_NONE */
+    const char *stop; /* NULL: none */
+    const char *code; /* NULL: none; "<code>:<code_detail>" when that is not empty */
     pw_str code_detail;
     bool silent;
 } pw_ending;
 pw_status pw_turn_end(pw_session *, const pw_ending *);
-pw_status pw_turn_interrupt(pw_session *, bool *ret_ended); /* cancel, poison, deadline: whichever is due */
+pw_status pw_turn_interrupt(pw_session *,
+                            bool *ret_ended); /* cancel, poison, deadline: whichever is due */
 const pw_inbox_row *pw_waiting_cancel(const pw_session *);
 pw_status pw_attempt_begin(pw_session *);
 int64_t pw_wait_until(const pw_session *);
 
-/* --- claim.c ----------------------------------------------------------------------------------------- */
+/* --- claim.c
+ * ----------------------------------------------------------------------------------------- */
 const pw_inbox_row *pw_waiting_first(const pw_session *); /* the oldest unclaimed message */
 size_t pw_waiting_count(const pw_session *);
 int64_t pw_claim_due_ms(const pw_session *, const pw_inbox_row *);
 pw_status pw_claim(pw_session *);
 /* B4: the parts of the message that these requests make, in `arena`. */
-pw_status pw_render_batch(const pw_json *requests, pw_arena *, const pw_part **ret, size_t *ret_count);
+pw_status pw_render_batch(const pw_json *requests, pw_arena *, const pw_part **ret,
+                          size_t *ret_count);
 
-/* --- context.c --------------------------------------------------------------------------------------- */
+/* --- context.c
+ * --------------------------------------------------------------------------------------- */
 uint64_t pw_context_first_seq(const pw_session *, int64_t messages, uint64_t own_seq);
-pw_status pw_model_ask(pw_session *);         /* PW_DO_MODEL, or transcript.repaired first (then something is being built) */
-pw_status pw_model_abort(pw_session *);       /* the running call becomes a ghost */
+pw_status pw_model_ask(
+    pw_session *); /* PW_DO_MODEL, or transcript.repaired first (then something is being built) */
+pw_status pw_model_abort(pw_session *); /* the running call becomes a ghost */
 pw_status pw_model_alive(pw_session *, const pw_alive_call *);
 pw_status pw_model_delta(pw_session *, const pw_input *);
 pw_status pw_model_ended(pw_session *, const pw_input *);
 
-/* --- reply.c ----------------------------------------------------------------------------------------- */
+/* --- reply.c
+ * ----------------------------------------------------------------------------------------- */
 /* A copy fit to be kept and sent: ids given (C1), text and JSON made valid (A8). */
 pw_status pw_reply_keep(pw_session *, const pw_reply *, pw_arena *, const pw_reply **ret);
-pw_status pw_reply_settle(pw_session *);      /* what came back from the model becomes records */
-pw_status pw_text_so_far(pw_session *, pw_str *ret); /* of the reply that streams or is kept; may be empty */
+pw_status pw_reply_settle(pw_session *); /* what came back from the model becomes records */
+pw_status pw_text_so_far(pw_session *,
+                         pw_str *ret); /* of the reply that streams or is kept; may be empty */
 
-/* --- call.c ------------------------------------------------------------------------------------------ */
+/* --- call.c
+ * ------------------------------------------------------------------------------------------ */
 pw_status pw_calls_advance(pw_session *, pw_progress *);
-pw_status pw_calls_close(pw_session *, const pw_ending *); /* every call still owed gets its receipt */
-pw_status pw_calls_live(pw_session *);        /* the live half fits the durable calls */
+pw_status pw_calls_close(pw_session *,
+                         const pw_ending *); /* every call still owed gets its receipt */
+pw_status pw_calls_live(pw_session *);       /* the live half fits the durable calls */
 pw_status pw_call_ended(pw_session *, const pw_input *);
 pw_status pw_call_alive(pw_session *, const pw_alive_call *);
 pw_status pw_ghost_new(pw_session *, pw_ghost **ret);
-pw_status pw_late_settle(pw_session *);       /* tool.late records for late results */
+pw_status pw_late_settle(pw_session *); /* tool.late records for late results */
 static inline size_t pw_first_owed(const pw_turn *turn)
 {
     size_t i = 0;
@@ -405,25 +434,33 @@ static inline size_t pw_first_owed(const pw_turn *turn)
     return i;
 }
 
-/* --- budget.c ---------------------------------------------------------------------------------------- */
+/* --- budget.c
+ * ---------------------------------------------------------------------------------------- */
 void pw_totals_add(pw_totals *, const pw_totals *);
-void pw_totals_spend(pw_totals *, const pw_usage *, bool whole); /* whole: a complete reply, which costs even where it does not say */
+void pw_totals_spend(
+    pw_totals *, const pw_usage *,
+    bool whole); /* whole: a complete reply, which costs even where it does not say */
 bool pw_usage_known(const pw_usage *);
 /* The first bound that is reached, as the ending it makes. `tool`: before a tool call. */
 pw_status pw_bound_reached(pw_session *, bool tool, pw_ending *ret, bool *ret_reached);
 /* The ending that a bound makes: its words in the scratch arena. */
 pw_status pw_bound_words(pw_session *, pw_ending *ret, const char *reason, int64_t bound);
 
-/* --- guard.c ----------------------------------------------------------------------------------------- */
+/* --- guard.c
+ * ----------------------------------------------------------------------------------------- */
 /* F4. The signature of a call, and what an outcome counts as. */
 pw_status pw_signature(const pw_part *, pw_arena *scratch, pw_hash *ret);
 pw_hash pw_outcome_hash(pw_outcome, pw_str result);
-/* F3: why this call cannot run: a code for `code` and the result that the model reads; NULL code: it can. */
-pw_status pw_call_check(pw_session *, const pw_part *, pw_arena *, const char **ret_code, pw_str *ret_result);
+/* F3: why this call cannot run: a code for `code` and the result that the model reads; NULL code:
+ * it can. */
+pw_status pw_call_check(pw_session *, const pw_part *, pw_arena *, const char **ret_code,
+                        pw_str *ret_result);
 /* C7: the effects that count; false: the tool is gone. */
-bool pw_call_tool(const pw_session *, pw_str name, const pw_tool_declaration **ret, pw_effects_class *ret_effects);
+bool pw_call_tool(const pw_session *, pw_str name, const pw_tool_declaration **ret,
+                  pw_effects_class *ret_effects);
 
-/* --- encode.c: one function a body ------------------------------------------------------------------- */
+/* --- encode.c: one function a body
+ * ------------------------------------------------------------------- */
 typedef struct pw_claimed { /* what turn.opened says */
     pw_str turn, run;
     const pw_definition *definition;
@@ -438,9 +475,11 @@ pw_status pw_encode_turn_opened(pw_session *, const pw_claimed *, pw_str *ret);
 pw_status pw_encode_attempt(pw_session *, pw_str run, bool lost, pw_str *ret);
 pw_status pw_encode_model_completed(pw_session *, const pw_reply *, int64_t n, pw_str *ret);
 pw_status pw_encode_discarded(pw_session *, pw_str code, const pw_usage *, pw_str *ret);
-pw_status pw_encode_retrying(pw_session *, const pw_failure *, const char *class_name, int64_t until_ms, bool with_usage, pw_str *ret);
+pw_status pw_encode_retrying(pw_session *, const pw_failure *, const char *class_name,
+                             int64_t until_ms, bool with_usage, pw_str *ret);
 pw_status pw_encode_wait(pw_session *, const pw_failure *, int64_t until_ms, pw_str *ret);
-pw_status pw_encode_tool_started(pw_session *, const pw_call *, int64_t execution, int64_t limit_at_ms, pw_str *ret);
+pw_status pw_encode_tool_started(pw_session *, const pw_call *, int64_t execution,
+                                 int64_t limit_at_ms, pw_str *ret);
 
 typedef struct pw_settled { /* what tool.completed says */
     pw_effects_class effects;
@@ -453,8 +492,10 @@ typedef struct pw_settled { /* what tool.completed says */
 } pw_settled;
 pw_status pw_encode_tool_completed(pw_session *, const pw_call *, const pw_settled *, pw_str *ret);
 /* The same with a hole where the result goes (D2). */
-pw_status pw_encode_receipt(pw_session *, const pw_call *, const pw_settled *, int64_t result_limit, pw_receipt *ret);
-pw_status pw_encode_tool_late(pw_session *, const pw_ghost *, pw_outcome, pw_str result, pw_str *ret);
+pw_status pw_encode_receipt(pw_session *, const pw_call *, const pw_settled *, int64_t result_limit,
+                            pw_receipt *ret);
+pw_status pw_encode_tool_late(pw_session *, const pw_ghost *, pw_outcome, pw_str result,
+                              pw_str *ret);
 pw_status pw_encode_repaired(pw_session *, const pw_transcript_fault *, size_t count, pw_str *ret);
 pw_status pw_encode_turn_ended(pw_session *, const pw_ending *, const pw_totals *, pw_str *ret);
 void pw_encode_totals(pw_json_writer *, const pw_totals *);
@@ -463,8 +504,11 @@ void pw_encode_usage(pw_json_writer *, const pw_usage *);
 pw_usage pw_decode_usage(const pw_json *);
 void pw_encode_budget(pw_json_writer *, const pw_budget *);
 
-/* --- transcript.c ------------------------------------------------------------------------------------ */
-/* As pw_transcript_check, for messages[from..count): those before have passed and end with no call owed. */
-pw_status pw_transcript_check_from(const pw_message *const *, size_t from, size_t count, pw_arena *scratch, bool *ret_valid, pw_transcript_fault *ret);
+/* --- transcript.c
+ * ------------------------------------------------------------------------------------ */
+/* As pw_transcript_check, for messages[from..count): those before have passed and end with no call
+ * owed. */
+pw_status pw_transcript_check_from(const pw_message *const *, size_t from, size_t count,
+                                   pw_arena *scratch, bool *ret_valid, pw_transcript_fault *ret);
 
 #endif

@@ -1,16 +1,18 @@
 /*
  * The transcript checker and its repair (C9).
  *
- * A call's identity is (number of its assistant message, call id): ids are unique within a message, numbers within a
- * session (C1), so provider ids that come again never collide (D10). A result says whose it is by its step,
- * `tool:<n>:<id>`; one without a step belongs to the assistant message before it.
+ * A call's identity is (number of its assistant message, call id): ids are unique within a message,
+ * numbers within a session (C1), so provider ids that come again never collide (D10). A result says
+ * whose it is by its step, `tool:<n>:<id>`; one without a step belongs to the assistant message
+ * before it.
  */
 #include "core/state.h"
 
 #include "base/format.h"
 #include "base/utf8.h"
 
-/* --- What both need. -------------------------------------------------------------------------------------------- */
+/* --- What both need.
+ * -------------------------------------------------------------------------------------------- */
 
 static const pw_part *next_call(const pw_message *message, size_t *at)
 {
@@ -78,7 +80,9 @@ static const pw_part *repeated_call(const pw_message *message)
     return NULL;
 }
 
-/* --- The checker. ------------------------------------------------------------------------------------------------- */
+/* --- The checker.
+ * -------------------------------------------------------------------------------------------------
+ */
 
 typedef struct checker {
     const pw_message *assistant; /* whose calls are being answered */
@@ -103,8 +107,8 @@ static bool check_result(checker *c, const pw_message *message, pw_transcript_fa
     for (const pw_part *call; c->assistant && (call = next_call(c->assistant, &at));) {
         answered = answered && call != c->owed;
         if (answers(message, c->assistant, call)) {
-            *ret = fault(answered ? "duplicate_result" : "misplaced_result", message,
-                         message->call);
+            *ret =
+                fault(answered ? "duplicate_result" : "misplaced_result", message, message->call);
             return false;
         }
     }
@@ -185,7 +189,9 @@ pw_status pw_transcript_check(const pw_message *const *messages, size_t count, p
     return pw_transcript_check_from(messages, 0, count, scratch, ret_valid, ret);
 }
 
-/* --- The repair. ---------------------------------------------------------------------------------------------------- */
+/* --- The repair.
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct mender {
     pw_arena *arena;
@@ -264,8 +270,8 @@ static pw_status mended(mender *m, const pw_message *message, const pw_message *
     *ret = message;
     bool arguments = true;
     for (size_t i = 0; i < message->part_count; i++) {
-        arguments &= message->parts[i].kind != PW_PART_TOOL_CALL ||
-                     arguments_fit(&message->parts[i]);
+        arguments &=
+            message->parts[i].kind != PW_PART_TOOL_CALL || arguments_fit(&message->parts[i]);
     }
     if (text_fits(message) && arguments) {
         return PW_OK;
@@ -288,8 +294,9 @@ static pw_status put_missing(mender *m, const pw_message *assistant, const pw_pa
         .turn = assistant->turn,
         .call = call->call,
         .name = call->name,
-        .result = PW_STR("{\"outcome\":\"unknown\",\"message\":\"The result of this call is missing. "
-                         "It may or may not have run: do not assume either way.\"}"),
+        .result =
+            PW_STR("{\"outcome\":\"unknown\",\"message\":\"The result of this call is missing. "
+                   "It may or may not have run: do not assume either way.\"}"),
         .is_error = true,
     };
     pw_buffer step;

@@ -12,12 +12,15 @@
  *   waiting   the model is not to be asked before a time
  *   ending    the turn's last append is under way
  *
- * pw_advance decides until nothing more can be decided: it either adds records to the append being made, which
- * changes what the next look sees, or begins something (a call, a rest) when nothing is left to be made durable first.
+ * pw_advance decides until nothing more can be decided: it either adds records to the append being
+ * made, which changes what the next look sees, or begins something (a call, a rest) when nothing is
+ * left to be made durable first.
  */
 #include "core/state.h"
 
-/* --- Endings ------------------------------------------------------------------------------------------------ */
+/* --- Endings
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* A reply that streamed is thrown away: what was shown of it is taken back (C5). */
 static pw_status discard_shown(pw_session *s, const pw_usage *usage)
@@ -124,7 +127,8 @@ pw_status pw_turn_interrupt(pw_session *s, bool *ret_ended)
     if (cancel) {
         return end_cancelled(s, cancel);
     }
-    /* Whatever brought it here again before it was sealed; a person's word alone tries again (C4). */
+    /* Whatever brought it here again before it was sealed; a person's word alone tries again (C4).
+     */
     if (s->v.attempt_due && s->v.cause != PW_CAUSE_TAKEN && s->v.max_attempts > 0 &&
         s->v.crashes >= s->v.max_attempts) {
         return end_poisoned(s);
@@ -139,7 +143,9 @@ pw_status pw_turn_interrupt(pw_session *s, bool *ret_ended)
     return PW_OK;
 }
 
-/* --- The states ----------------------------------------------------------------------------------------------- */
+/* --- The states
+ * -----------------------------------------------------------------------------------------------
+ */
 
 pw_status pw_rest_now(pw_session *s, bool released)
 {
@@ -165,8 +171,7 @@ pw_status pw_attempt_begin(pw_session *s)
     pw_random_bytes(&s->v.random, random, sizeof(random));
     const pw_uuid run = pw_uuid_v7(s->v.now_ms, random);
     const bool owed = s->d.turn.closed_count == s->d.turn.call_count;
-    const bool lost =
-        owed && s->v.cause != PW_CAUSE_RESUME && s->v.model.state != PW_LIVE_RUNNING;
+    const bool lost = owed && s->v.cause != PW_CAUSE_RESUME && s->v.model.state != PW_LIVE_RUNNING;
     pw_draft draft = {.kind = PW_RECORD_ATTEMPT_STARTED, .turn = s->d.turn.id};
     PW_TRY(pw_encode_attempt(s, pw_str_from(run.text), lost, &draft.body));
     PW_TRY(pw_build_add(s, &draft));
@@ -262,7 +267,8 @@ static pw_status advance_once(pw_session *s, pw_progress *progress)
     PW_NEVER("a turn in no state");
 }
 
-/* --- When to look again ------------------------------------------------------------------------------------------ */
+/* --- When to look again
+ * ------------------------------------------------------------------------------------------ */
 
 int64_t pw_wait_until(const pw_session *s)
 {

@@ -41,7 +41,8 @@ static int32_t escaped_unit(pw_str json, size_t at)
     return unit;
 }
 
-/* Is there an escape of half a pair or of a NUL, or invalid UTF-8? Escapes stand in strings alone. */
+/* Is there an escape of half a pair or of a NUL, or invalid UTF-8? Escapes stand in strings alone.
+ */
 static bool needs_mending(pw_str json)
 {
     for (size_t i = 0; i + 1 < json.len; i++) {

@@ -60,7 +60,9 @@ void h_free(harness *h)
     free(h->records);
 }
 
-/* --- Effects -------------------------------------------------------------------------------------------------- */
+/* --- Effects
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void log_line(harness *h, const char *what, pw_str detail)
 {
@@ -72,7 +74,8 @@ static void log_line(harness *h, const char *what, pw_str detail)
 
 static void log_append(harness *h, const pw_append *a)
 {
-    pw_buffer_format(&h->log, "append %llu turn=%.*s opened=%llu ended=%llu state=%d receipt=%d settle=%.*s",
+    pw_buffer_format(&h->log,
+                     "append %llu turn=%.*s opened=%llu ended=%llu state=%d receipt=%d settle=%.*s",
                      (unsigned long long)a->ticket, PW_STR_ARG(a->turn),
                      (unsigned long long)a->turn_opened_seq, (unsigned long long)a->turn_ended_seq,
                      (int)a->turn_state, a->receipt, PW_STR_ARG(a->settle_cancels_of));
@@ -82,9 +85,10 @@ static void log_append(harness *h, const pw_append *a)
                      (long long)a->head.wake_at_ms, (unsigned long long)a->head.looked_n,
                      a->head.release, a->blob_count, a->consumed_count);
     for (size_t i = 0; i < a->record_count; i++) {
-        pw_buffer_format(&h->log, "  %llu %lld %s %.*s %.*s ", (unsigned long long)a->records[i].seq,
-                         (long long)a->records[i].at_ms, pw_record_kind_name(a->records[i].kind),
-                         PW_STR_ARG(a->records[i].turn), PW_STR_ARG(a->records[i].step));
+        pw_buffer_format(&h->log, "  %llu %lld %s %.*s %.*s ",
+                         (unsigned long long)a->records[i].seq, (long long)a->records[i].at_ms,
+                         pw_record_kind_name(a->records[i].kind), PW_STR_ARG(a->records[i].turn),
+                         PW_STR_ARG(a->records[i].step));
         pw_buffer_add(&h->log, a->records[i].body);
         pw_buffer_byte(&h->log, '\n');
     }
@@ -124,8 +128,8 @@ static void take_model(harness *h, const pw_model_request *m)
     h->model_call = m->call;
     h->model_count++;
     pw_buffer_format(&h->log, "model %llu %.*s attempt=%d tries=%d count=%zu same=%zu\n",
-                     (unsigned long long)m->call, PW_STR_ARG(m->step), m->attempt, m->tries, m->count,
-                     m->same);
+                     (unsigned long long)m->call, PW_STR_ARG(m->step), m->attempt, m->tries,
+                     m->count, m->same);
 }
 
 static void take_tool(harness *h, const char *what, const pw_tool_call *t)
@@ -243,7 +247,9 @@ void h_time(harness *h, int64_t now)
     step_once(h, &time);
 }
 
-/* --- Life ----------------------------------------------------------------------------------------------------- */
+/* --- Life
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 void h_load(harness *h)
 {
@@ -301,7 +307,9 @@ void h_crash(harness *h, pw_cause cause)
     h_open(h, cause, NULL, 0);
 }
 
-/* --- The inbox -------------------------------------------------------------------------------------------------- */
+/* --- The inbox
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void add_row(harness *h, pw_inbox_kind kind, pw_str request, pw_str body)
 {
@@ -348,11 +356,9 @@ void h_inbox(harness *h)
             }
         }
     }
-    const pw_input input = {.kind = PW_IN_INBOX,
-                            .inbox = {.rows = waiting,
-                                      .count = count,
-                                      .more = h->more,
-                                      .looked_n = h->row_count}};
+    const pw_input input = {
+        .kind = PW_IN_INBOX,
+        .inbox = {.rows = waiting, .count = count, .more = h->more, .looked_n = h->row_count}};
     h_step(h, &input);
 }
 
@@ -361,7 +367,9 @@ void h_drain(harness *h)
     h_step(h, &(pw_input){.kind = PW_IN_DRAIN});
 }
 
-/* --- The store --------------------------------------------------------------------------------------------------- */
+/* --- The store
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 char *h_durable(harness *h, pw_session *s)
 {
@@ -473,7 +481,8 @@ void h_not(harness *h, pw_status status)
     h_step(h, &input);
 }
 
-/* --- The model and the tools --------------------------------------------------------------------------------------- */
+/* --- The model and the tools
+ * --------------------------------------------------------------------------------------- */
 
 void h_delta(harness *h, const char *text)
 {
@@ -490,8 +499,12 @@ void h_reply(harness *h, const pw_reply *reply)
     h_step(h, &(pw_input){.kind = PW_IN_MODEL_REPLY, .reply = {.call = call, .reply = reply}});
 }
 
-static const pw_usage usage = {
-    .in_uncached = 10, .in_cache_read = 5, .in_cache_write = -1, .out = 7, .reasoning = 2, .cost_micros = 300};
+static const pw_usage usage = {.in_uncached = 10,
+                               .in_cache_read = 5,
+                               .in_cache_write = -1,
+                               .out = 7,
+                               .reasoning = 2,
+                               .cost_micros = 300};
 
 void h_text(harness *h, const char *text)
 {
@@ -588,7 +601,9 @@ void h_tool_abandoned(harness *h, bool limit_passed)
                    &(pw_tool_outcome){.kind = PW_TOOL_ABANDONED, .limit_passed = limit_passed});
 }
 
-/* --- Looking ---------------------------------------------------------------------------------------------------------- */
+/* --- Looking
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 pw_session_view h_look(const harness *h)
 {

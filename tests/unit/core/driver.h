@@ -1,6 +1,7 @@
 /*
- * A driver of one session for tests: a fake journal and inbox, effects gathered where a test can look at
- * them, answers given when a test says so. After every durable append the journal is folded anew and compared.
+ * A driver of one session for tests: a fake journal and inbox, effects gathered where a test can
+ * look at them, answers given when a test says so. After every durable append the journal is folded
+ * anew and compared.
  */
 #ifndef PW_TEST_CORE_DRIVER_H
 #define PW_TEST_CORE_DRIVER_H
@@ -37,16 +38,17 @@ typedef struct harness {
     bool more;
     pw_buffer log; /* every record and effect, for byte comparison */
     size_t failed_steps;
-    bool compare;  /* fold anew after every append */
-    bool quiet;    /* no log */
-    const pw_test_allocator *watch; /* steps near its failure are compared: a failed one changes nothing */
+    bool compare; /* fold anew after every append */
+    bool quiet;   /* no log */
+    const pw_test_allocator
+        *watch;       /* steps near its failure are compared: a failed one changes nothing */
     uint64_t first_n; /* the number of rows[0], when not 1 */
 
     /* What the session asked for. */
-    const pw_append *append;     /* under way */
+    const pw_append *append; /* under way */
     const pw_append *transact;
     const pw_receipt *receipt;
-    const pw_tool_call *inside;  /* the transactional call */
+    const pw_tool_call *inside; /* the transactional call */
     const pw_model_request *model;
     const pw_tool_call *tool;
     uint64_t model_call, tool_call;
@@ -55,38 +57,42 @@ typedef struct harness {
     int64_t wake;
     bool rested, released;
     size_t model_count, tool_count, transact_count, append_count;
-    pw_head head;                /* of the last append given */
-    pw_str told;                 /* the last delta told */
+    pw_head head; /* of the last append given */
+    pw_str told;  /* the last delta told */
     uint64_t told_bytes, told_seq;
 } harness;
 
-extern const char h_agent[]; /* tools: read (none), put (idempotent), send (once), buy (transactional) */
+extern const char
+    h_agent[]; /* tools: read (none), put (idempotent), send (once), buy (transactional) */
 
 void h_new(harness *, const char *definition);
 void h_new_with(harness *, const char *definition, const pw_allocator *);
 void h_free(harness *);
 const pw_definition *h_definition(harness *, const char *json);
 
-/* A crash: the session is dropped with all that is under way, loaded from the journal, and opened. */
+/* A crash: the session is dropped with all that is under way, loaded from the journal, and opened.
+ */
 void h_crash(harness *, pw_cause cause);
 void h_load(harness *);
 void h_open(harness *, pw_cause cause, const pw_alive_call *alive, size_t alive_count);
 
 void h_step(harness *, const pw_input *); /* with a time before it */
 void h_time(harness *, int64_t now);      /* moves the clock and steps */
-void h_say(harness *, const char *request, const char *text); /* a row; not yet seen by the session */
+void h_say(harness *, const char *request,
+           const char *text); /* a row; not yet seen by the session */
 void h_say_body(harness *, const char *request, const char *body);
-void h_cancel(harness *, const char *body);                   /* of the open turn */
+void h_cancel(harness *, const char *body); /* of the open turn */
 void h_inbox(harness *);
-void h_commit(harness *);          /* the append under way is durable (with `transact_result` for a transaction) */
+void h_commit(
+    harness *); /* the append under way is durable (with `transact_result` for a transaction) */
 void h_commit_transact(harness *, const char *result);
-void h_commit_all(harness *);      /* as long as plain appends come */
-void h_not(harness *, pw_status);  /* the append or transaction under way is answered otherwise */
+void h_commit_all(harness *);     /* as long as plain appends come */
+void h_not(harness *, pw_status); /* the append or transaction under way is answered otherwise */
 void h_drain(harness *);
 void h_delta(harness *, const char *text);
 
 void h_reply(harness *, const pw_reply *);
-void h_text(harness *, const char *text);                        /* a plain reply, then whatever becomes durable */
+void h_text(harness *, const char *text); /* a plain reply, then whatever becomes durable */
 void h_call(harness *, const char *name, const char *arguments); /* a reply with one call */
 pw_part h_call_part(const char *id, const char *name, const char *arguments);
 void h_calls(harness *, pw_part *parts, size_t count);
@@ -99,9 +105,11 @@ void h_tool_outcome(harness *, uint64_t call, const pw_tool_outcome *);
 
 /* Looking. */
 pw_session_view h_look(const harness *);
-const pw_record *h_last(const harness *, pw_record_kind); /* the last record of that kind, or NULL */
+const pw_record *h_last(const harness *,
+                        pw_record_kind); /* the last record of that kind, or NULL */
 size_t h_count(const harness *, pw_record_kind);
-pw_str h_field(harness *, const pw_record *, const char *path); /* "usage.iterations", "result.error"; raw JSON */
+pw_str h_field(harness *, const pw_record *,
+               const char *path); /* "usage.iterations", "result.error"; raw JSON */
 void h_expect(harness *, pw_record_kind, const char *path, const char *raw);
 char *h_durable(harness *, pw_session *); /* freed by the caller with test's free() */
 pw_str h_step_text(const pw_tool_call *);

@@ -97,12 +97,16 @@ static void test_I1_cancel_after_a_reply_and_before_its_commit(void **state)
 static void test_I1_cancel_of_a_running_call_goes_by_its_effects(void **state)
 {
     (void)state;
-    static const struct { const char *tool, *arguments, *outcome; } cases[] = {
-        {"read", "{\"path\":\"x\"}", "\"cancelled\""}, {"put", "{}", "\"cancelled\""}, {"send", "{}", "\"unknown\""}};
+    static const struct {
+        const char *tool, *arguments, *outcome;
+    } cases[] = {{"read", "{\"path\":\"x\"}", "\"cancelled\""},
+                 {"put", "{}", "\"cancelled\""},
+                 {"send", "{}", "\"unknown\""}};
     for (size_t i = 0; i < 3; i++) {
         harness h;
         begin(&h);
-        pw_part parts[3] = {h_call_part("a", "put", "{\"first\":1}"), h_call_part("b", cases[i].tool, cases[i].arguments),
+        pw_part parts[3] = {h_call_part("a", "put", "{\"first\":1}"),
+                            h_call_part("b", cases[i].tool, cases[i].arguments),
                             h_call_part("c", "send", "{}")};
         h_calls(&h, parts, 3);
         h_commit(&h);
@@ -114,7 +118,8 @@ static void test_I1_cancel_of_a_running_call_goes_by_its_effects(void **state)
         assert_int_equal(h.append->record_count, 3);
         h_commit(&h);
         expect_cancelled(&h);
-        const pw_record *second = &h.records[h.record_count - 3], *third = &h.records[h.record_count - 2];
+        const pw_record *second = &h.records[h.record_count - 3],
+                        *third = &h.records[h.record_count - 2];
         assert_true(pw_str_is(h_field(&h, second, "outcome"), cases[i].outcome));
         assert_true(pw_str_is(h_field(&h, third, "outcome"), "\"cancelled\""));
         assert_true(pw_str_is(h_field(&h, third, "result"), "{\"cancelled\":true}"));
@@ -135,7 +140,8 @@ static void test_D8_the_answer_of_a_cancelled_once_call_is_kept_as_evidence(void
     assert_false(h.append->head.release); /* its end is worth waiting for */
     h_commit(&h);
     assert_false(h.rested);
-    h_tool_outcome(&h, call, &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"sent\"")});
+    h_tool_outcome(&h, call,
+                   &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"sent\"")});
     h_commit(&h);
     h_expect(&h, PW_RECORD_TOOL_LATE, "result", "\"sent\"");
     assert_true(h.rested);
@@ -215,7 +221,8 @@ static void test_I3_a_recovered_turn_is_cancelled_without_attempt_or_request(voi
         assert_int_equal(h.model_count, asked);
         assert_int_equal(h.tool_count, run);
         if (with_tool) {
-            assert_true(pw_str_is(h_field(&h, &h.records[h.record_count - 3], "outcome"), "\"unknown\""));
+            assert_true(
+                pw_str_is(h_field(&h, &h.records[h.record_count - 3], "outcome"), "\"unknown\""));
             h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", "\"cancelled\"");
         }
         h_free(&h);
@@ -280,7 +287,9 @@ static void test_I1_a_message_after_the_stop_runs(void **state)
     h_free(&h);
 }
 
-/* --- Draining (I6) ------------------------------------------------------------------------------------------------ */
+/* --- Draining (I6)
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void test_I6_drain_aborts_a_model_call_and_leaves_the_turn_open(void **state)
 {
@@ -357,7 +366,8 @@ static void test_I6_drain_while_idle_debouncing_or_waiting(void **state)
 {
     (void)state;
     harness h;
-    h_new(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"debounce_ms\":1000}");
+    h_new(&h,
+          "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"debounce_ms\":1000}");
     h_say(&h, "r1", "x");
     h_inbox(&h);
     h_drain(&h);
@@ -396,10 +406,14 @@ static void test_I6_a_claim_under_way_when_draining_stays_open(void **state)
     h_free(&h);
 }
 
-/* --- Bounds (G1, G3) ------------------------------------------------------------------------------------------------ */
+/* --- Bounds (G1, G3)
+ * ------------------------------------------------------------------------------------------------
+ */
 
 #define TOOLS "\"tools\":[{\"name\":\"put\",\"effects\":\"idempotent\"},{\"name\":\"send\"}]"
-#define AGENT(budget) "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"budget\":{" budget "}," TOOLS "}"
+#define AGENT(budget)                                                                              \
+    "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"budget\":{" budget "}," TOOLS \
+    "}"
 
 static void test_G1_last_allowed_iteration_still_asking_is_exhausted_in_one_append(void **state)
 {
@@ -417,7 +431,8 @@ static void test_G1_last_allowed_iteration_still_asking_is_exhausted_in_one_appe
     h_expect(&h, PW_RECORD_TURN_ENDED, "reason", "\"max_iterations\"");
     h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", "\"paused\"");
     assert_int_equal(h.tool_count, 1);
-    assert_true(pw_str_find(h_field(&h, h_last(&h, PW_RECORD_TURN_ENDED), "text"), PW_STR("continue")) != SIZE_MAX);
+    assert_true(pw_str_find(h_field(&h, h_last(&h, PW_RECORD_TURN_ENDED), "text"),
+                            PW_STR("continue")) != SIZE_MAX);
     h_free(&h);
 }
 
@@ -441,8 +456,10 @@ static void test_G3_tool_calls_are_bounded_before_each_call(void **state)
 static void test_G3_cost_and_tokens_pause_before_the_next_call(void **state)
 {
     (void)state;
-    static const struct { const char *definition, *reason; } cases[] = {
-        {AGENT("\"max_cost_usd\":0.0009"), "\"max_cost_usd\""}, {AGENT("\"max_tokens\":66"), "\"max_tokens\""}};
+    static const struct {
+        const char *definition, *reason;
+    } cases[] = {{AGENT("\"max_cost_usd\":0.0009"), "\"max_cost_usd\""},
+                 {AGENT("\"max_tokens\":66"), "\"max_tokens\""}};
     for (size_t i = 0; i < 2; i++) {
         harness h;
         begin_as(&h, cases[i].definition);
@@ -496,13 +513,16 @@ static void test_G3_the_deadline_ends_a_running_tool_by_its_effects(void **state
     for (int once = 0; once < 2; once++) {
         harness h;
         begin_as(&h, AGENT("\"deadline_ms\":10000"));
-        pw_part parts[2] = {h_call_part("a", once ? "send" : "put", "{}"), h_call_part("b", "put", "{\"b\":1}")};
+        pw_part parts[2] = {h_call_part("a", once ? "send" : "put", "{}"),
+                            h_call_part("b", "put", "{\"b\":1}")};
         h_calls(&h, parts, 2);
         h_commit(&h);
         h_time(&h, h.now + 10000);
         h_commit(&h);
-        assert_true(pw_str_is(h_field(&h, &h.records[h.record_count - 3], "outcome"), once ? "\"unknown\"" : "\"error\""));
-        assert_true(pw_str_is(h_field(&h, &h.records[h.record_count - 2], "outcome"), "\"paused\""));
+        assert_true(pw_str_is(h_field(&h, &h.records[h.record_count - 3], "outcome"),
+                              once ? "\"unknown\"" : "\"error\""));
+        assert_true(
+            pw_str_is(h_field(&h, &h.records[h.record_count - 2], "outcome"), "\"paused\""));
         h_expect(&h, PW_RECORD_TURN_ENDED, "reason", "\"deadline\"");
         h_free(&h);
     }

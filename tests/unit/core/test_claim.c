@@ -46,8 +46,11 @@ static void test_B4_one_message_is_verbatim_with_its_parts(void **state)
     (void)state;
     harness h;
     h_new(&h, h_agent);
-    h_say_body(&h, "r1", "{\"role\":\"user\",\"source\":\"http\",\"content\":[{\"type\":\"text\",\"text\":\"a\\u00e9 \\n\"},"
-                         "{\"type\":\"image\",\"url\":\"u\", \"n\":1.50},{\"type\":\"text\",\"text\":\"b\"}]}");
+    h_say_body(
+        &h, "r1",
+        "{\"role\":\"user\",\"source\":\"http\",\"content\":[{\"type\":\"text\",\"text\":"
+        "\"a\\u00e9 \\n\"},"
+        "{\"type\":\"image\",\"url\":\"u\", \"n\":1.50},{\"type\":\"text\",\"text\":\"b\"}]}");
     h_inbox(&h);
     h_commit(&h);
     assert_int_equal(h.model->count, 1);
@@ -69,21 +72,25 @@ static void test_B4_batch_is_rendered_with_times_and_images_after_their_entry(vo
     h.now = 1700000000000; /* 22:13:20 UTC */
     h_say(&h, "r1", "one");
     h.now += 60000;
-    h_say_body(&h, "r2", "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{\"type\":\"image\",\"url\":\"u\"},{\"type\":\"text\",\"text\":\"two\"}]}");
+    h_say_body(&h, "r2",
+               "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{\"type\":"
+               "\"image\",\"url\":\"u\"},{\"type\":\"text\",\"text\":\"two\"}]}");
     h.now += 60000;
     h_say(&h, "r3", "one");
     h_inbox(&h);
     h_commit(&h);
     const pw_message *m = h.model->messages[0];
     assert_int_equal(m->part_count, 3);
-    assert_true(pw_str_is(m->parts[0].text, "## Unanswered messages\n\n[22:13] one\n\n[22:14] two"));
+    assert_true(
+        pw_str_is(m->parts[0].text, "## Unanswered messages\n\n[22:13] one\n\n[22:14] two"));
     assert_true(pw_str_is(m->parts[1].raw, "{\"type\":\"image\",\"url\":\"u\"}"));
     assert_true(pw_str_is(m->parts[2].text, "[22:15] one"));
     /* The same bytes for ever: after a restart too. */
     h_crash(&h, PW_CAUSE_RECOVERY);
     h_inbox(&h);
     h_commit(&h);
-    assert_true(pw_str_is(h.model->messages[0]->parts[0].text, "## Unanswered messages\n\n[22:13] one\n\n[22:14] two"));
+    assert_true(pw_str_is(h.model->messages[0]->parts[0].text,
+                          "## Unanswered messages\n\n[22:13] one\n\n[22:14] two"));
     h_free(&h);
 }
 
@@ -91,7 +98,8 @@ static void test_B2_debounce_counts_from_the_oldest_message(void **state)
 {
     (void)state;
     harness h;
-    h_new(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"debounce_ms\":1000}");
+    h_new(&h,
+          "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"debounce_ms\":1000}");
     const int64_t start = h.now;
     h_say(&h, "r1", "one");
     h_inbox(&h);
@@ -112,7 +120,9 @@ static void test_B2_slack_waits_a_second_by_default(void **state)
     (void)state;
     harness h;
     h_new(&h, h_agent);
-    h_say_body(&h, "r1", "{\"role\":\"user\",\"source\":\"slack\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}");
+    h_say_body(&h, "r1",
+               "{\"role\":\"user\",\"source\":\"slack\",\"content\":[{\"type\":\"text\",\"text\":"
+               "\"x\"}]}");
     h_inbox(&h);
     assert_null(h.append);
     assert_int_equal(h.wake, h.now + 1000);
@@ -122,7 +132,9 @@ static void test_B2_slack_waits_a_second_by_default(void **state)
 static const char *body_of(char *to, const char *role, const char *source, const char *user,
                            const char *budget)
 {
-    snprintf(to, 512, "{\"role\":\"%s\",\"source\":\"%s\",\"user\":%s,\"content\":[{\"type\":\"text\",\"text\":\"x\"}]%s%s}",
+    snprintf(to, 512,
+             "{\"role\":\"%s\",\"source\":\"%s\",\"user\":%s,\"content\":[{\"type\":\"text\","
+             "\"text\":\"x\"}]%s%s}",
              role, source, user, *budget ? ",\"budget\":" : "", budget);
     return to;
 }
@@ -142,10 +154,13 @@ static void test_B8_run_ends_where_role_source_speaker_or_budget_differ(void **s
         harness h;
         char body[512];
         h_new(&h, h_agent);
-        h_say_body(&h, "r1", body_of(body, "user", "http", "{\"id\":\"U1\",\"attested\":true}", ""));
-        h_say_body(&h, "r2", body_of(body, "user", "http", "{ \"attested\": true, \"id\":\"U1\"}", ""));
+        h_say_body(&h, "r1",
+                   body_of(body, "user", "http", "{\"id\":\"U1\",\"attested\":true}", ""));
+        h_say_body(&h, "r2",
+                   body_of(body, "user", "http", "{ \"attested\": true, \"id\":\"U1\"}", ""));
         h_say_body(&h, "r3", body_of(body, others[i][0], others[i][1], others[i][2], others[i][3]));
-        h_say_body(&h, "r4", body_of(body, "user", "http", "{\"id\":\"U1\",\"attested\":true}", ""));
+        h_say_body(&h, "r4",
+                   body_of(body, "user", "http", "{\"id\":\"U1\",\"attested\":true}", ""));
         h_inbox(&h);
         assert_int_equal(h.append->consumed_count, 2); /* and r4 does not overtake r3 */
         commit_turn(&h, "one");
@@ -179,7 +194,8 @@ static void test_B8_at_most_32_messages_and_256_KiB_but_always_one(void **state)
 
     h_new(&h, h_agent);
     char *big = malloc(400 * 1024);
-    int at = sprintf(big, "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{\"type\":\"text\",\"text\":\"");
+    int at = sprintf(big, "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{"
+                          "\"type\":\"text\",\"text\":\"");
     memset(big + at, 'x', 300 * 1024);
     strcpy(big + at + 300 * 1024, "\"}]}");
     h_say_body(&h, "r1", big);
@@ -247,7 +263,8 @@ static void test_N4_window_is_whole_turns_and_the_rest_is_let_go(void **state)
 {
     (void)state;
     harness h;
-    h_new(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"context\":{\"messages\":4}}");
+    h_new(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"context\":{"
+              "\"messages\":4}}");
     for (int i = 0; i < 6; i++) {
         char id[16];
         snprintf(id, sizeof(id), "r%d", i);
@@ -274,7 +291,8 @@ static void test_B4_no_history_at_all_when_context_is_0(void **state)
 {
     (void)state;
     harness h;
-    h_new(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"context\":{\"messages\":0}}");
+    h_new(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"context\":{"
+              "\"messages\":0}}");
     h_say(&h, "r1", "x");
     h_inbox(&h);
     h_commit(&h);
@@ -344,8 +362,9 @@ static void test_B3_a_message_may_lower_the_budget(void **state)
     harness h;
     char body[512];
     h_new(&h, h_agent);
-    h_say_body(&h, "r1", body_of(body, "user", "http", "null",
-                                 "{\"max_iterations\":2,\"max_cost_usd\":0.5,\"deadline_ms\":60000}"));
+    h_say_body(&h, "r1",
+               body_of(body, "user", "http", "null",
+                       "{\"max_iterations\":2,\"max_cost_usd\":0.5,\"deadline_ms\":60000}"));
     h_inbox(&h);
     h_commit(&h);
     h_expect(&h, PW_RECORD_TURN_OPENED, "budget.max_iterations", "2");
@@ -360,7 +379,9 @@ static void test_A5_a_trigger_keeps_its_role_and_metadata(void **state)
     (void)state;
     harness h;
     h_new(&h, h_agent);
-    h_say_body(&h, "schedule:daily:1", "{\"role\":\"trigger\",\"source\":\"schedule\",\"user\":null,\"by\":\"daily\",\"content\":[{\"type\":\"text\",\"text\":\"go\"}],\"metadata\":{\"k\":[1.0]}}");
+    h_say_body(&h, "schedule:daily:1",
+               "{\"role\":\"trigger\",\"source\":\"schedule\",\"user\":null,\"by\":\"daily\","
+               "\"content\":[{\"type\":\"text\",\"text\":\"go\"}],\"metadata\":{\"k\":[1.0]}}");
     h_inbox(&h);
     h_commit(&h);
     assert_int_equal(h.model->messages[0]->role, PW_ROLE_TRIGGER);
@@ -382,7 +403,10 @@ static void test_A8_deep_content_never_breaks_the_journal(void **state)
     for (int i = 0; i < 120; i++) {
         strcat(deep, "]");
     }
-    snprintf(body, sizeof(body), "{\"role\":\"user\",\"source\":\"http\",\"content\":[{\"type\":\"image\",\"x\":%s},{\"type\":\"text\",\"text\":\"t\"}],\"metadata\":%s}", deep, deep);
+    snprintf(body, sizeof(body),
+             "{\"role\":\"user\",\"source\":\"http\",\"content\":[{\"type\":\"image\",\"x\":%s},{"
+             "\"type\":\"text\",\"text\":\"t\"}],\"metadata\":%s}",
+             deep, deep);
     h_say_body(&h, "r1", body);
     h_inbox(&h);
     h_commit(&h);

@@ -1,7 +1,8 @@
 /* What the simulator found, one small story each. */
 #include "driver.h"
 
-/* The append that seals a poisoned turn got no answer: the reload that follows has to seal it, not to run it. */
+/* The append that seals a poisoned turn got no answer: the reload that follows has to seal it, not
+ * to run it. */
 static void test_C4_a_reload_amid_sealing_still_seals(void **state)
 {
     (void)state;
@@ -42,8 +43,8 @@ static void test_C4_taken_by_name_tries_again(void **state)
     h_free(&h);
 }
 
-/* A call that was aborted with its turn ends after a reload: its late result is evidence of that turn, not of
- * the one that is open now. */
+/* A call that was aborted with its turn ends after a reload: its late result is evidence of that
+ * turn, not of the one that is open now. */
 static void test_D8_a_late_result_belongs_to_the_turn_of_its_call(void **state)
 {
     (void)state;
@@ -86,7 +87,8 @@ static void test_D8_a_late_result_belongs_to_the_turn_of_its_call(void **state)
     h_free(&h);
 }
 
-/* The clock is set back between the intent of a once call and its beginning: its limit is still the tool's. */
+/* The clock is set back between the intent of a once call and its beginning: its limit is still the
+ * tool's. */
 static void test_J6_a_clock_set_back_gives_a_call_no_more_time(void **state)
 {
     (void)state;

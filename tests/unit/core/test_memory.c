@@ -1,11 +1,15 @@
-/* Memory and determinism: failing allocations at every point, the same inputs twice, cost per step that stays flat. */
+/* Memory and determinism: failing allocations at every point, the same inputs twice, cost per step
+ * that stays flat. */
 #include "driver.h"
 
-/* A life with all that allocates: batch, calls of all effects, errors, retries, cancel, late result, crash, repair, waits. */
+/* A life with all that allocates: batch, calls of all effects, errors, retries, cancel, late
+ * result, crash, repair, waits. */
 static void first_turn(harness *h)
 {
     h_say(h, "r1", "one");
-    h_say_body(h, "r2", "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{\"type\":\"image\",\"url\":\"u\"},{\"type\":\"text\",\"text\":\"two\"}]}");
+    h_say_body(h, "r2",
+               "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{\"type\":"
+               "\"image\",\"url\":\"u\"},{\"type\":\"text\",\"text\":\"two\"}]}");
     h_inbox(h);
     h_commit(h);
     h_delta(h, "Let me ");
@@ -13,13 +17,18 @@ static void first_turn(harness *h)
     h_fail(h, PW_FAILURE_RETRY, "cut_off", 0);
     h_commit(h);
     h_time(h, h->now + 60000);
-    pw_part parts[6] = {{.kind = PW_PART_THINKING, .text = PW_STR("hm"), .raw = PW_STR("{\"sig\":1}")},
-                        h_call_part("a", "read", "{\"path\":\"\\ud83d\"}"), h_call_part("b", "read", "{\"path\":7}"),
-                        h_call_part("c", "put", "{}"), h_call_part("c", "send", "{\"to\":\"x\"}"),
-                        h_call_part("", "buy", "{\"n\":1.50}")};
+    pw_part parts[6] = {
+        {.kind = PW_PART_THINKING, .text = PW_STR("hm"), .raw = PW_STR("{\"sig\":1}")},
+        h_call_part("a", "read", "{\"path\":\"\\ud83d\"}"),
+        h_call_part("b", "read", "{\"path\":7}"),
+        h_call_part("c", "put", "{}"),
+        h_call_part("c", "send", "{\"to\":\"x\"}"),
+        h_call_part("", "buy", "{\"n\":1.50}")};
     h_calls(h, parts, 6);
     h_commit(h);
-    h_tool(h, "{\"long\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}");
+    h_tool(h, "{\"long\":"
+              "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+              "aaaaa\"}");
     h_commit(h);
     h_tool_error(h, "Odd", "it \xFF broke");
     h_commit(h);
@@ -123,7 +132,8 @@ static void test_a_failed_allocation_anywhere_changes_nothing(void **state)
     h_free(&whole);
 }
 
-/* For ever: memory is gone from the k-th allocation of a step on, and comes back after it has failed. */
+/* For ever: memory is gone from the k-th allocation of a step on, and comes back after it has
+ * failed. */
 static void *lean_resize(void *ctx, void *ptr, size_t old_size, size_t new_size)
 {
     pw_test_allocator *memory = ctx;
@@ -156,24 +166,32 @@ static void test_memory_that_is_gone_for_a_while_only_delays_a_step(void **state
     pw_session *s;
     assert_int_equal(pw_session_new(&options, &s), PW_OK);
     pw_effects effects;
-    const pw_input opened = {.kind = PW_IN_OPENED, .opened = {.epoch = 1, .cause = PW_CAUSE_NEW, .today = h.today}};
+    const pw_input opened = {.kind = PW_IN_OPENED,
+                             .opened = {.epoch = 1, .cause = PW_CAUSE_NEW, .today = h.today}};
     assert_int_equal(starved_step(s, &opened, &memory, &effects), PW_OK);
-    const pw_inbox_row row = {.n = 1, .request_id = PW_STR("r1"), .body = PW_STR("{\"role\":\"user\",\"source\":\"http\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}")};
+    const pw_inbox_row row = {.n = 1,
+                              .request_id = PW_STR("r1"),
+                              .body = PW_STR("{\"role\":\"user\",\"source\":\"http\",\"content\":[{"
+                                             "\"type\":\"text\",\"text\":\"x\"}]}")};
     const pw_input inbox = {.kind = PW_IN_INBOX, .inbox = {&row, 1, false, 1}};
     assert_int_equal(starved_step(s, &inbox, &memory, &effects), PW_OK);
     assert_int_equal(effects.list[0].kind, PW_DO_APPEND);
-    pw_input done = {.kind = PW_IN_APPENDED, .appended = {effects.list[0].append->ticket, PW_STR_NONE}};
+    pw_input done = {.kind = PW_IN_APPENDED,
+                     .appended = {effects.list[0].append->ticket, PW_STR_NONE}};
     assert_int_equal(starved_step(s, &done, &memory, &effects), PW_OK);
     assert_int_equal(effects.list[0].kind, PW_DO_MODEL);
     pw_part parts[2] = {h_call_part("a", "buy", "{}"), h_call_part("b", "put", "{}")};
-    const pw_reply reply = {.parts = parts, .part_count = 2, .stop = PW_STOP_TOOL_CALLS, .usage = PW_USAGE_UNKNOWN};
-    const pw_input said = {.kind = PW_IN_MODEL_REPLY, .reply = {effects.list[0].model->call, &reply}};
+    const pw_reply reply = {
+        .parts = parts, .part_count = 2, .stop = PW_STOP_TOOL_CALLS, .usage = PW_USAGE_UNKNOWN};
+    const pw_input said = {.kind = PW_IN_MODEL_REPLY,
+                           .reply = {effects.list[0].model->call, &reply}};
     assert_int_equal(starved_step(s, &said, &memory, &effects), PW_OK);
     done.appended.ticket = effects.list[0].append->ticket;
     assert_int_equal(starved_step(s, &done, &memory, &effects), PW_OK);
     assert_int_equal(effects.list[0].kind, PW_DO_TRANSACT);
     pw_str body;
-    assert_int_equal(pw_receipt_fill(effects.list[0].transact.receipt, PW_STR("7"), &h.arena, &body), PW_OK);
+    assert_int_equal(
+        pw_receipt_fill(effects.list[0].transact.receipt, PW_STR("7"), &h.arena, &body), PW_OK);
     done.appended.ticket = effects.list[0].transact.append->ticket;
     done.appended.receipt_body = body;
     assert_int_equal(starved_step(s, &done, &memory, &effects), PW_OK);
@@ -184,7 +202,9 @@ static void test_memory_that_is_gone_for_a_while_only_delays_a_step(void **state
 }
 
 #ifndef PW_TIGHT_ROOMS
-/* --- Cost --------------------------------------------------------------------------------------------------------- */
+/* --- Cost
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct cost {
     uint64_t calls;
@@ -210,8 +230,11 @@ static void test_case_I1_cost_of_a_step_does_not_grow_with_what_was_said(void **
     pw_test_allocator memory;
     pw_test_allocator_init(&memory);
     harness h;
-    h_new_with(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"budget\":{\"max_iterations\":null,\"max_tool_calls\":null,\"deadline_ms\":null},"
-                   "\"tools\":[{\"name\":\"put\",\"effects\":\"idempotent\"}]}", &memory.allocator);
+    h_new_with(&h,
+               "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"budget\":{\"max_"
+               "iterations\":null,\"max_tool_calls\":null,\"deadline_ms\":null},"
+               "\"tools\":[{\"name\":\"put\",\"effects\":\"idempotent\"}]}",
+               &memory.allocator);
     h.compare = false;
     h.quiet = true;
     h_open(&h, PW_CAUSE_NEW, NULL, 0);
@@ -240,7 +263,10 @@ static void test_N4_a_session_holds_its_window_not_its_history(void **state)
     pw_test_allocator memory;
     pw_test_allocator_init(&memory);
     harness h;
-    h_new_with(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"context\":{\"messages\":20}}", &memory.allocator);
+    h_new_with(&h,
+               "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"context\":{"
+               "\"messages\":20}}",
+               &memory.allocator);
     h.compare = false;
     h.quiet = true;
     h_open(&h, PW_CAUSE_NEW, NULL, 0);

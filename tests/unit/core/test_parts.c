@@ -8,7 +8,8 @@ static void test_tables_name_everything_and_find_it_again(void **state)
     (void)state;
     for (int i = 0; i <= PW_RECORD_TURN_ENDED; i++) {
         pw_record_kind kind;
-        assert_true(pw_record_kind_from(pw_str_from(pw_record_kind_name((pw_record_kind)i)), &kind));
+        assert_true(
+            pw_record_kind_from(pw_str_from(pw_record_kind_name((pw_record_kind)i)), &kind));
         assert_int_equal(kind, i);
     }
     for (int i = 0; i <= PW_TURN_CANCELLED; i++) {
@@ -43,10 +44,14 @@ static void test_C11_a_definition_is_canonical_and_hashed(void **state)
     (void)state;
     harness h;
     h_new_with(&h, h_agent, &pw_heap);
-    const pw_definition *a = h_definition(&h, "{\"name\":\"x\", \"model\":{\"name\":\"m\",\"provider\":\"p\",\"max_tokens\":1.0}}");
-    const pw_definition *b = h_definition(&h, "{\"model\":{\"provider\":\"p\",\"max_tokens\":1.0,\"name\":\"m\"},\"name\":\"x\"}");
+    const pw_definition *a = h_definition(
+        &h, "{\"name\":\"x\", \"model\":{\"name\":\"m\",\"provider\":\"p\",\"max_tokens\":1.0}}");
+    const pw_definition *b = h_definition(
+        &h, "{\"model\":{\"provider\":\"p\",\"max_tokens\":1.0,\"name\":\"m\"},\"name\":\"x\"}");
     const pw_hash hash = pw_sha256_of(a->text);
-    assert_true(pw_str_is(a->text, "{\"model\":{\"max_tokens\":1.0,\"name\":\"m\",\"provider\":\"p\"},\"name\":\"x\"}"));
+    assert_true(pw_str_is(
+        a->text,
+        "{\"model\":{\"max_tokens\":1.0,\"name\":\"m\",\"provider\":\"p\"},\"name\":\"x\"}"));
     assert_string_equal(a->hash.text, b->hash.text);
     assert_string_equal(a->hash.text, pw_hash_to_hex(&hash).text);
     assert_int_equal(a->budget.max_iterations, 50);
@@ -69,8 +74,13 @@ static void test_C11_a_definition_is_canonical_and_hashed(void **state)
 static void test_a_wrong_definition_is_refused_and_says_why(void **state)
 {
     (void)state;
-    static const struct { const char *json, *word; } cases[] = {
-        {"[]", "object"}, {"{", "JSON"}, {"{" MODEL "}", "name"}, {"{\"name\":\"a\"}", "model"},
+    static const struct {
+        const char *json, *word;
+    } cases[] = {
+        {"[]", "object"},
+        {"{", "JSON"},
+        {"{" MODEL "}", "name"},
+        {"{\"name\":\"a\"}", "model"},
         {"{\"name\":\"a\",\"name\":\"b\"," MODEL "}", "name"},
         {"{\"name\":\"a\"," MODEL ",\"colour\":1}", "colour"},
         {"{\"name\":\"a\",\"model\":{\"provider\":\"p\"}}", "model"},
@@ -96,7 +106,8 @@ static void test_a_wrong_definition_is_refused_and_says_why(void **state)
         pw_error error = {0};
         const pw_definition *definition = NULL;
         pw_arena_init(&arena, &pw_heap, 0, 0);
-        const pw_status status = pw_definition_parse(&arena, pw_str_from(cases[i].json), &definition, &error);
+        const pw_status status =
+            pw_definition_parse(&arena, pw_str_from(cases[i].json), &definition, &error);
         assert_int_equal(status, PW_INVALID);
         assert_null(definition);
         if (!strstr(error.message, cases[i].word)) {
@@ -113,7 +124,8 @@ static void test_G1_a_budget_overrides_only_what_it_names(void **state)
     const pw_json *json;
     pw_budget budget = PW_BUDGET_DEFAULT;
     pw_arena_init(&arena, &pw_heap, 0, 0);
-    pw_json_parse(&arena, PW_STR("{\"max_cost_usd\":1.25,\"max_tool_calls\":null}"), 0, &json, NULL);
+    pw_json_parse(&arena, PW_STR("{\"max_cost_usd\":1.25,\"max_tool_calls\":null}"), 0, &json,
+                  NULL);
     assert_int_equal(pw_budget_apply(&budget, json, NULL), PW_OK);
     assert_int_equal(budget.max_iterations, 50);
     assert_int_equal(budget.max_cost_micros, 1250000);
@@ -132,7 +144,9 @@ static void test_D2_a_receipt_is_filled_and_cut(void **state)
     pw_arena arena;
     pw_str body;
     pw_arena_init(&arena, &pw_heap, 0, 0);
-    const pw_receipt receipt = {.before = PW_STR("{\"v\":1,\"result\":"), .after = PW_STR(",\"is_error\":false}"), .result_limit = 60};
+    const pw_receipt receipt = {.before = PW_STR("{\"v\":1,\"result\":"),
+                                .after = PW_STR(",\"is_error\":false}"),
+                                .result_limit = 60};
     assert_int_equal(pw_receipt_fill(&receipt, PW_STR("{\"a\":1.10}"), &arena, &body), PW_OK);
     assert_true(pw_str_is(body, "{\"v\":1,\"result\":{\"a\":1.10},\"is_error\":false}"));
     assert_int_equal(pw_receipt_fill(&receipt, PW_STR("oops"), &arena, &body), PW_OK);
@@ -151,8 +165,10 @@ static void test_D7_cutting_never_splits_a_character_at_any_limit(void **state)
     (void)state;
     pw_arena arena;
     pw_arena_init(&arena, &pw_heap, 0, 0);
-    static const char text[] = "\"a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\\n\\\"\\u0001 and so on and on and on, long enough to be cut at each of these limits, "
-                               "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"";
+    static const char text[] =
+        "\"a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\\n\\\"\\u0001 and so on and on and on, long "
+        "enough to be cut at each of these limits, "
+        "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"";
     for (int64_t limit = 64; limit < 160; limit++) {
         pw_value value;
         assert_int_equal(pw_value_of_result(&arena, pw_str_from(text), limit, &value), PW_OK);
@@ -170,7 +186,8 @@ static void test_A8_values_are_made_valid(void **state)
     pw_str out;
     bool fit;
     pw_arena_init(&arena, &pw_heap, 0, 0);
-    assert_int_equal(pw_value_clean(&arena, PW_STR("{\"\\ud83d\":\"\\u0000\", \"n\":1.0}"), &out, &fit), PW_OK);
+    assert_int_equal(
+        pw_value_clean(&arena, PW_STR("{\"\\ud83d\":\"\\u0000\", \"n\":1.0}"), &out, &fit), PW_OK);
     assert_true(fit);
     assert_true(pw_str_is(out, "{\"\xEF\xBF\xBD\":\"\xEF\xBF\xBD\",\"n\":1.0}"));
     static const char same[] = "{ \"a\" : \"\\u00e9\\ud83d\\ude00\" }";
@@ -182,7 +199,8 @@ static void test_A8_values_are_made_valid(void **state)
     assert_false(fit);
     assert_int_equal(pw_value_depth(PW_STR("[{\"a\":[\"]]]\"]}]")), 3);
     assert_int_equal(pw_value_of_error(&arena, PW_STR("E"), PW_STR("a\0b"), &out), PW_OK);
-    assert_true(pw_str_is(out, "{\"error\":\"E: a\xEF\xBF\xBD" "b\"}"));
+    assert_true(pw_str_is(out, "{\"error\":\"E: a\xEF\xBF\xBD"
+                               "b\"}"));
     assert_int_equal(pw_value_of_error(&arena, PW_STR_NONE, PW_STR_NONE, &out), PW_OK);
     assert_true(pw_str_is(out, "{\"error\":\"\"}"));
     pw_arena_free(&arena);

@@ -1,4 +1,5 @@
-/* Crashes at every boundary, attempts, poison, alive calls, the store's answers (C3, C4, C12, D4, G6, J1, J4, J5). */
+/* Crashes at every boundary, attempts, poison, alive calls, the store's answers (C3, C4, C12, D4,
+ * G6, J1, J4, J5). */
 #include "driver.h"
 
 static void begin(harness *h)
@@ -9,14 +10,15 @@ static void begin(harness *h)
     h_commit(h);
 }
 
-/* --- A whole story, with a crash before or after each thing that happens. ----------------------------------------- */
+/* --- A whole story, with a crash before or after each thing that happens.
+ * ----------------------------------------- */
 
 typedef struct story {
     harness h;
     uint64_t event, crash_at; /* the crash comes at this event */
-    bool crash_after;         /* after the thing was done, before it is told; else before it is done */
+    bool crash_after; /* after the thing was done, before it is told; else before it is done */
     pw_cause cause;
-    size_t runs[4];           /* how often each tool did its effect */
+    size_t runs[4]; /* how often each tool did its effect */
     char keys[4][65];
     size_t committed_buys;
     size_t asked;
@@ -70,8 +72,10 @@ static void answer_model(story *t)
     }
     if (pw_str_is(t->h.model->step, "model:2")) {
         pw_part parts[5] = {{.kind = PW_PART_TEXT, .text = PW_STR("working")},
-                            h_call_part("a", "read", "{\"path\":\"x\"}"), h_call_part("b", "put", "{}"),
-                            h_call_part("c", "send", "{}"), h_call_part("d", "buy", "{}")};
+                            h_call_part("a", "read", "{\"path\":\"x\"}"),
+                            h_call_part("b", "put", "{}"),
+                            h_call_part("c", "send", "{}"),
+                            h_call_part("d", "buy", "{}")};
         h_calls(&t->h, parts, 5);
     } else {
         assert_true(pw_str_is(t->h.model->step, "model:7"));
@@ -132,17 +136,20 @@ static void judge_story(story *t)
         fail_msg("crash at %llu: no turn", (unsigned long long)t->event);
     }
     h_expect(h, PW_RECORD_TURN_ENDED, "state", "\"completed\"");
-    assert_int_equal(h_count(h, PW_RECORD_TURN_OPENED), 1); /* C3: the opening is not appended twice */
+    assert_int_equal(h_count(h, PW_RECORD_TURN_OPENED),
+                     1); /* C3: the opening is not appended twice */
     assert_int_equal(h_count(h, PW_RECORD_TURN_ENDED), 1);
-    assert_int_equal(h_count(h, PW_RECORD_MODEL_COMPLETED), 2); /* C1: a step with a receipt is not run again */
+    assert_int_equal(h_count(h, PW_RECORD_MODEL_COMPLETED),
+                     2); /* C1: a step with a receipt is not run again */
     assert_int_equal(h_count(h, PW_RECORD_TOOL_COMPLETED), 4);
     assert_true(t->runs[0] >= 1 && t->runs[0] <= 2);
     assert_true(t->runs[1] >= 1 && t->runs[1] <= 2);
-    assert_true(t->runs[2] <= 1);          /* at most once */
-    assert_int_equal(t->runs[3], 1);       /* exactly once */
+    assert_true(t->runs[2] <= 1);    /* at most once */
+    assert_int_equal(t->runs[3], 1); /* exactly once */
     assert_true(t->asked >= 2 && t->asked <= 3);
     for (size_t i = 0; i < h->record_count; i++) {
-        if (pw_str_is(h->records[i].step, "tool:2:c") && h->records[i].kind == PW_RECORD_TOOL_COMPLETED) {
+        if (pw_str_is(h->records[i].step, "tool:2:c") &&
+            h->records[i].kind == PW_RECORD_TOOL_COMPLETED) {
             const bool unknown = pw_str_is(h_field(h, &h->records[i], "outcome"), "\"unknown\"");
             assert_true(unknown || t->runs[2] == 1);
         }
@@ -193,14 +200,21 @@ static void test_fold_of_every_prefix_of_a_journal_is_sound(void **state)
     h_free(&whole.h);
 }
 
-/* --- Attempts (C4) -------------------------------------------------------------------------------------------------- */
+/* --- Attempts (C4)
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void test_C4_a_recovery_is_a_new_attempt_and_counts_a_lost_call(void **state)
 {
     (void)state;
-    static const struct { pw_cause cause; const char *name, *lost; } causes[] = {
-        {PW_CAUSE_RECOVERY, "\"recovery\"", "1"}, {PW_CAUSE_DRAINED, "\"drained\"", "1"}, {PW_CAUSE_TAKEN, "\"taken\"", "1"},
-        {PW_CAUSE_RELOAD, "\"reload\"", "1"}, {PW_CAUSE_RESUME, "\"resume\"", "0"}};
+    static const struct {
+        pw_cause cause;
+        const char *name, *lost;
+    } causes[] = {{PW_CAUSE_RECOVERY, "\"recovery\"", "1"},
+                  {PW_CAUSE_DRAINED, "\"drained\"", "1"},
+                  {PW_CAUSE_TAKEN, "\"taken\"", "1"},
+                  {PW_CAUSE_RELOAD, "\"reload\"", "1"},
+                  {PW_CAUSE_RESUME, "\"resume\"", "0"}};
     for (size_t i = 0; i < 5; i++) {
         harness h;
         begin(&h);
@@ -303,7 +317,8 @@ static void test_C11_a_resume_uses_the_pinned_definition(void **state)
     harness h;
     begin(&h);
     const pw_definition *pinned = h.today;
-    h.today = h_definition(&h, "{\"name\":\"ops\",\"model\":{\"provider\":\"x\",\"name\":\"other\"}}");
+    h.today =
+        h_definition(&h, "{\"name\":\"ops\",\"model\":{\"provider\":\"x\",\"name\":\"other\"}}");
     h_crash(&h, PW_CAUSE_RECOVERY);
     h_inbox(&h);
     h_commit(&h);
@@ -347,13 +362,16 @@ static void test_an_open_turn_without_its_definition_is_corrupt(void **state)
     pw_effects effects;
     assert_int_equal(pw_session_new(&options, &s), PW_OK);
     assert_int_equal(pw_session_fold(s, &h.records[0], NULL), PW_OK);
-    const pw_input input = {.kind = PW_IN_OPENED, .opened = {.epoch = 2, .cause = PW_CAUSE_RECOVERY}};
+    const pw_input input = {.kind = PW_IN_OPENED,
+                            .opened = {.epoch = 2, .cause = PW_CAUSE_RECOVERY}};
     assert_int_equal(pw_session_step(s, &input, &effects), PW_CORRUPT);
     pw_session_free(s);
     h_free(&h);
 }
 
-/* --- Alive calls (C12) ------------------------------------------------------------------------------------------------ */
+/* --- Alive calls (C12)
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void reload_alive(harness *h, const char *step, uint64_t call)
 {
@@ -416,13 +434,15 @@ static void test_D8_an_alive_call_that_is_settled_is_evidence(void **state)
     h_commit(&h);
     reload_alive(&h, "tool:2:toolu_1", call);
     h_commit(&h);
-    h_tool_outcome(&h, call, &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"sent\"")});
+    h_tool_outcome(&h, call,
+                   &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"sent\"")});
     h_commit(&h);
     h_expect(&h, PW_RECORD_TOOL_LATE, "result", "\"sent\"");
     h_free(&h);
 }
 
-/* --- What the store says (J1, J4) ------------------------------------------------------------------------------------- */
+/* --- What the store says (J1, J4)
+ * ------------------------------------------------------------------------------------- */
 
 static void test_J4_not_committed_is_given_again_with_growing_pauses(void **state)
 {
@@ -513,12 +533,14 @@ static void test_one_append_in_flight_and_what_ends_meanwhile_goes_into_the_next
     h_free(&h);
 }
 
-/* --- What a store may hand us ------------------------------------------------------------------------------------------ */
+/* --- What a store may hand us
+ * ------------------------------------------------------------------------------------------ */
 
 static pw_status fold_one(pw_session *s, uint64_t seq, pw_record_kind kind, const char *body)
 {
     pw_error error = {0};
-    const pw_record record = {.seq = seq, .kind = kind, .turn = PW_STR("t"), .body = pw_str_from(body)};
+    const pw_record record = {
+        .seq = seq, .kind = kind, .turn = PW_STR("t"), .body = pw_str_from(body)};
     const pw_status status = pw_session_fold(s, &record, &error);
     assert_true(status == PW_OK || error.message[0]);
     return status;
@@ -529,11 +551,14 @@ static void test_J8_what_does_not_parse_is_corrupt_and_newer_is_said(void **stat
     (void)state;
     pw_session *s;
     pw_session_options options = {&pw_heap, PW_STR("uid-1")};
-    static const char opened[] = "{\"v\":1,\"turn\":\"t\",\"run\":\"r\",\"agent\":\"a\",\"definition\":\"d\",\"n\":1,"
-                                 "\"requests\":[{\"id\":\"r1\",\"n\":1,\"at\":0,\"role\":\"user\",\"source\":\"http\",\"content\":[]}],"
-                                 "\"first_seq\":1,\"future\":{\"x\":1}}";
+    static const char opened[] =
+        "{\"v\":1,\"turn\":\"t\",\"run\":\"r\",\"agent\":\"a\",\"definition\":\"d\",\"n\":1,"
+        "\"requests\":[{\"id\":\"r1\",\"n\":1,\"at\":0,\"role\":\"user\",\"source\":\"http\","
+        "\"content\":[]}],"
+        "\"first_seq\":1,\"future\":{\"x\":1}}";
     assert_int_equal(pw_session_new(&options, &s), PW_OK);
-    assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_ENDED, "{\"v\":1}"), PW_CORRUPT); /* begins in the middle */
+    assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_ENDED, "{\"v\":1}"),
+                     PW_CORRUPT); /* begins in the middle */
     assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_OPENED, "{\"v\":1}"), PW_CORRUPT);
     assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_OPENED, "{\"v\":"), PW_CORRUPT);
     assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_OPENED, "[]"), PW_CORRUPT);
@@ -541,15 +566,21 @@ static void test_J8_what_does_not_parse_is_corrupt_and_newer_is_said(void **stat
     assert_int_equal(fold_one(s, 1, (pw_record_kind)99, "{\"v\":1}"), PW_CORRUPT);
     assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_OPENED, "{\"v\":2}"), PW_NEWER_SCHEMA);
     assert_int_equal(fold_one(s, 1, PW_RECORD_TURN_OPENED, opened), PW_OK);
-    assert_int_equal(fold_one(s, 1, PW_RECORD_ATTEMPT_STARTED, "{\"v\":1,\"attempt\":2}"), PW_CORRUPT);
+    assert_int_equal(fold_one(s, 1, PW_RECORD_ATTEMPT_STARTED, "{\"v\":1,\"attempt\":2}"),
+                     PW_CORRUPT);
     assert_int_equal(fold_one(s, 2, PW_RECORD_TURN_OPENED, opened), PW_CORRUPT);
     assert_int_equal(fold_one(s, 2, PW_RECORD_ATTEMPT_STARTED, "{\"v\":1}"), PW_CORRUPT);
     assert_int_equal(fold_one(s, 2, PW_RECORD_MODEL_COMPLETED, "{\"v\":1,\"n\":2}"), PW_CORRUPT);
-    assert_int_equal(fold_one(s, 2, PW_RECORD_MODEL_COMPLETED, "{\"v\":1,\"n\":2,\"parts\":[{\"type\":\"odd\"}]}"), PW_CORRUPT);
-    assert_int_equal(fold_one(s, 2, PW_RECORD_MODEL_COMPLETED, "{\"v\":1,\"n\":2,\"parts\":[{\"type\":\"tool_call\"}]}"), PW_CORRUPT);
+    assert_int_equal(fold_one(s, 2, PW_RECORD_MODEL_COMPLETED,
+                              "{\"v\":1,\"n\":2,\"parts\":[{\"type\":\"odd\"}]}"),
+                     PW_CORRUPT);
+    assert_int_equal(fold_one(s, 2, PW_RECORD_MODEL_COMPLETED,
+                              "{\"v\":1,\"n\":2,\"parts\":[{\"type\":\"tool_call\"}]}"),
+                     PW_CORRUPT);
     assert_int_equal(fold_one(s, 2, PW_RECORD_TOOL_STARTED, "{\"v\":1}"), PW_CORRUPT);
     assert_int_equal(fold_one(s, 2, PW_RECORD_TOOL_COMPLETED, "{\"v\":1}"), PW_CORRUPT);
-    assert_int_equal(fold_one(s, 2, PW_RECORD_ATTEMPT_STARTED, "{\"v\":1,\"attempt\":2,\"later\":[]}"), PW_OK);
+    assert_int_equal(
+        fold_one(s, 2, PW_RECORD_ATTEMPT_STARTED, "{\"v\":1,\"attempt\":2,\"later\":[]}"), PW_OK);
     pw_session_free(s);
 }
 

@@ -22,10 +22,16 @@ static void reply_with(harness *h, pw_part *parts, size_t count, pw_stop stop)
 static void test_C6_an_end_says_how_it_ended(void **state)
 {
     (void)state;
-    static const struct { pw_stop stop; const char *text; } stops[] = {
-        {PW_STOP_DONE, "\"done\""}, {PW_STOP_MAX_OUTPUT, "\"max_output\""},
-        {PW_STOP_STOP_SEQUENCE, "\"stop_sequence\""}, {PW_STOP_FILTERED, "\"filtered\""},
-        {PW_STOP_REFUSED, "\"refused\""}, {PW_STOP_TOOL_CALLS, "\"done\""},
+    static const struct {
+        pw_stop stop;
+        const char *text;
+    } stops[] = {
+        {PW_STOP_DONE, "\"done\""},
+        {PW_STOP_MAX_OUTPUT, "\"max_output\""},
+        {PW_STOP_STOP_SEQUENCE, "\"stop_sequence\""},
+        {PW_STOP_FILTERED, "\"filtered\""},
+        {PW_STOP_REFUSED, "\"refused\""},
+        {PW_STOP_TOOL_CALLS, "\"done\""},
     };
     for (size_t i = 0; i < sizeof(stops) / sizeof(stops[0]); i++) {
         harness h;
@@ -202,10 +208,12 @@ static void test_D10_repeated_and_unfit_provider_ids_never_collide(void **state)
     (void)state;
     harness h;
     begin(&h);
-    pw_part parts[6] = {h_call_part("dup", "put", "{\"a\":1}"), h_call_part("dup", "put", "{\"a\":2}"),
-                        h_call_part("", "put", "{\"a\":3}"), h_call_part("functions.x:0", "put", "{\"a\":4}"),
-                        h_call_part("ok-1", "put", "{\"a\":5}"), h_call_part("", "put", "{\"a\":6}")};
-    static const char *const ids[] = {"tool:2:.1", "tool:2:.2", "tool:2:.3", "tool:2:.4", "tool:2:ok-1", "tool:2:.6"};
+    pw_part parts[6] = {
+        h_call_part("dup", "put", "{\"a\":1}"),  h_call_part("dup", "put", "{\"a\":2}"),
+        h_call_part("", "put", "{\"a\":3}"),     h_call_part("functions.x:0", "put", "{\"a\":4}"),
+        h_call_part("ok-1", "put", "{\"a\":5}"), h_call_part("", "put", "{\"a\":6}")};
+    static const char *const ids[] = {"tool:2:.1", "tool:2:.2",   "tool:2:.3",
+                                      "tool:2:.4", "tool:2:ok-1", "tool:2:.6"};
     h_calls(&h, parts, 6);
     h_commit(&h);
     pw_str keys[6];
@@ -233,16 +241,19 @@ static void test_C8_bound_content_and_numbers_pass_byte_exact(void **state)
     harness h;
     begin(&h);
     static const char raw[] = "{\"type\":\"thinking\", \"signature\":\"A+/=\", \"n\":1.0e+2}";
-    pw_part parts[2] = {{.kind = PW_PART_THINKING, .text = PW_STR(""), .raw = PW_STR(raw)},
-                        h_call_part("a", "put", "{\"big\":12345678901234567890, \"f\":1.10, \"s\":\"\\u00e9\"}")};
+    pw_part parts[2] = {
+        {.kind = PW_PART_THINKING, .text = PW_STR(""), .raw = PW_STR(raw)},
+        h_call_part("a", "put", "{\"big\":12345678901234567890, \"f\":1.10, \"s\":\"\\u00e9\"}")};
     h_calls(&h, parts, 2);
     h_commit(&h);
-    assert_true(pw_str_is(h.tool->arguments, "{\"big\":12345678901234567890, \"f\":1.10, \"s\":\"\\u00e9\"}"));
+    assert_true(pw_str_is(h.tool->arguments,
+                          "{\"big\":12345678901234567890, \"f\":1.10, \"s\":\"\\u00e9\"}"));
     h_tool(&h, "{\"v\":0.10, \"w\":1e400}");
     h_commit(&h);
     for (int i = 0; i < 2; i++) {
         assert_true(pw_str_is(h.model->messages[1]->parts[0].raw, raw));
-        assert_true(pw_str_is(h.model->messages[1]->parts[1].arguments, "{\"big\":12345678901234567890, \"f\":1.10, \"s\":\"\\u00e9\"}"));
+        assert_true(pw_str_is(h.model->messages[1]->parts[1].arguments,
+                              "{\"big\":12345678901234567890, \"f\":1.10, \"s\":\"\\u00e9\"}"));
         assert_true(pw_str_is(h.model->messages[2]->result, "{\"v\":0.10, \"w\":1e400}"));
         h_crash(&h, PW_CAUSE_RECOVERY);
         h_inbox(&h);
@@ -256,8 +267,9 @@ static void test_A8_bad_text_of_a_model_is_mended_on_the_way_in(void **state)
     (void)state;
     harness h;
     begin(&h);
-    pw_part parts[2] = {{.kind = PW_PART_TEXT, .text = {"a\0b\xFFz", 5}},
-                        h_call_part("a", "put", "{\"k\\ud83d\":\"\\ud800 \\u0000 \xF0\x9F\x98\x80\"}")};
+    pw_part parts[2] = {
+        {.kind = PW_PART_TEXT, .text = {"a\0b\xFFz", 5}},
+        h_call_part("a", "put", "{\"k\\ud83d\":\"\\ud800 \\u0000 \xF0\x9F\x98\x80\"}")};
     h_calls(&h, parts, 2);
     h_commit(&h);
     assert_true(pw_json_valid(h.tool->arguments));
@@ -266,7 +278,8 @@ static void test_A8_bad_text_of_a_model_is_mended_on_the_way_in(void **state)
     h_tool(&h, "\"\\udc00x\"");
     h_commit(&h);
     assert_true(pw_str_is(h.model->messages[2]->result, "\"\xEF\xBF\xBDx\""));
-    assert_true(pw_str_is(h.model->messages[1]->parts[0].text, "a\xEF\xBF\xBD" "b\xEF\xBF\xBDz"));
+    assert_true(pw_str_is(h.model->messages[1]->parts[0].text, "a\xEF\xBF\xBD"
+                                                               "b\xEF\xBF\xBDz"));
     h_free(&h);
 }
 
@@ -302,7 +315,8 @@ static void test_M2_deltas_are_told_with_bytes_of_text_so_far(void **state)
     h_delta(&h, "h\xC3\xA9");
     assert_int_equal(h.told_bytes, 3);
     assert_int_equal(h.told_seq, 1);
-    h_step(&h, &(pw_input){.kind = PW_IN_MODEL_DELTA, .delta = {h.model_call, true, PW_STR("think")}});
+    h_step(&h,
+           &(pw_input){.kind = PW_IN_MODEL_DELTA, .delta = {h.model_call, true, PW_STR("think")}});
     assert_int_equal(h.told_bytes, 3);
     h_delta(&h, "llo");
     assert_int_equal(h.told_bytes, 6);
@@ -333,7 +347,8 @@ static void test_C5_discarded_text_is_a_record_before_new_text(void **state)
     h_text(&h, "whole");
     h_commit(&h);
     h_expect(&h, PW_RECORD_TURN_ENDED, "usage.retries", "1");
-    h_expect(&h, PW_RECORD_TURN_ENDED, "usage.unpriced_calls", "1"); /* G6: it cost, nobody knows what */
+    h_expect(&h, PW_RECORD_TURN_ENDED, "usage.unpriced_calls",
+             "1"); /* G6: it cost, nobody knows what */
     h_free(&h);
 }
 
@@ -500,10 +515,13 @@ static void test_G1_unknown_price_is_reported(void **state)
     harness h;
     begin(&h);
     pw_part part = {.kind = PW_PART_TEXT, .text = PW_STR("x")};
-    h_reply(&h, &(pw_reply){.parts = &part, .part_count = 1, .stop = PW_STOP_DONE, .usage = PW_USAGE_UNKNOWN});
+    h_reply(&h,
+            &(pw_reply){
+                .parts = &part, .part_count = 1, .stop = PW_STOP_DONE, .usage = PW_USAGE_UNKNOWN});
     h_commit(&h);
     h_expect(&h, PW_RECORD_TURN_ENDED, "usage.unpriced_calls", "1");
-    h_expect(&h, PW_RECORD_TURN_ENDED, "model", "\"m1\""); /* as pinned, where the reply does not say */
+    h_expect(&h, PW_RECORD_TURN_ENDED, "model",
+             "\"m1\""); /* as pinned, where the reply does not say */
     h_free(&h);
 }
 

@@ -1,4 +1,5 @@
-/* Tools: effects, limits, results, errors, protocol failures, repetition (C7, D1, D2, D4, D6, D7, D8, F1-F4, F7). */
+/* Tools: effects, limits, results, errors, protocol failures, repetition (C7, D1, D2, D4, D6, D7,
+ * D8, F1-F4, F7). */
 #include "driver.h"
 
 static void begin_as(harness *h, const char *definition)
@@ -100,8 +101,9 @@ static void test_D2_a_result_by_the_wrong_door_is_ignored(void **state)
     begin(&h);
     h_call(&h, "buy", "{}");
     h_commit(&h);
-    const pw_input wrong = {.kind = PW_IN_TOOL_RESULT,
-                            .tool = {h.inside->call, &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("1")}}};
+    const pw_input wrong = {
+        .kind = PW_IN_TOOL_RESULT,
+        .tool = {h.inside->call, &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("1")}}};
     h_step(&h, &wrong);
     assert_null(h.append);
     h_commit_transact(&h, "2");
@@ -117,7 +119,8 @@ static void test_D2_a_filled_receipt_that_is_broken_is_corrupt(void **state)
     h_call(&h, "buy", "{}");
     h_commit(&h);
     pw_effects effects;
-    const pw_input bad = {.kind = PW_IN_APPENDED, .appended = {h.transact->ticket, PW_STR("{\"v\":1}")}};
+    const pw_input bad = {.kind = PW_IN_APPENDED,
+                          .appended = {h.transact->ticket, PW_STR("{\"v\":1}")}};
     char *before = h_durable(&h, h.s);
     assert_int_equal(pw_session_step(h.s, &bad, &effects), PW_CORRUPT);
     char *after = h_durable(&h, h.s);
@@ -149,8 +152,11 @@ static void test_D4_intent_is_durable_before_a_once_call(void **state)
 static void test_D6_limits(void **state)
 {
     (void)state;
-    static const struct { const char *tool, *arguments, *outcome; } cases[] = {
-        {"read", "{\"path\":\"x\"}", "\"error\""}, {"put", "{}", "\"error\""}, {"send", "{}", "\"unknown\""}};
+    static const struct {
+        const char *tool, *arguments, *outcome;
+    } cases[] = {{"read", "{\"path\":\"x\"}", "\"error\""},
+                 {"put", "{}", "\"error\""},
+                 {"send", "{}", "\"unknown\""}};
     for (size_t i = 0; i < 3; i++) {
         harness h;
         begin(&h);
@@ -170,7 +176,8 @@ static void test_D6_a_limit_never_passes_the_deadline(void **state)
 {
     (void)state;
     harness h;
-    begin_as(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"budget\":{\"deadline_ms\":5000},"
+    begin_as(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"budget\":{"
+                 "\"deadline_ms\":5000},"
                  "\"tools\":[{\"name\":\"put\",\"effects\":\"idempotent\"},{\"name\":\"send\"}]}");
     h.now += 2000;
     pw_part parts[2] = {h_call_part("a", "put", "{}"), h_call_part("b", "send", "{}")};
@@ -204,7 +211,8 @@ static void test_D7_a_long_result_is_cut_on_a_character_and_kept_whole(void **st
 {
     (void)state;
     harness h;
-    begin_as(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"tools\":[{\"name\":\"read\",\"effects\":\"none\",\"result_limit\":100},"
+    begin_as(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"tools\":[{"
+                 "\"name\":\"read\",\"effects\":\"none\",\"result_limit\":100},"
                  "{\"name\":\"buy\",\"effects\":\"transactional\",\"result_limit\":100}]}");
     char json[600] = "\"";
     for (int i = 0; i < 100; i++) {
@@ -228,7 +236,8 @@ static void test_D7_a_long_result_is_cut_on_a_character_and_kept_whole(void **st
         const pw_message *m = h.model->messages[i];
         assert_true(m->result.len <= 100);
         assert_true(pw_json_valid(m->result));
-        assert_true(pw_str_begins(m->result, PW_STR("{\"truncated\":true,\"bytes\":402,\"text\":\"\xF0\x9F\x98\x80")));
+        assert_true(pw_str_begins(
+            m->result, PW_STR("{\"truncated\":true,\"bytes\":402,\"text\":\"\xF0\x9F\x98\x80")));
         assert_true(pw_str_ends(m->result, PW_STR("\xF0\x9F\x98\x80\"}")));
     }
     h_free(&h);
@@ -264,7 +273,8 @@ static void test_F2_a_fatal_error_fails_the_turn_and_closes_what_is_owed(void **
     (void)state;
     harness h;
     begin(&h);
-    pw_part parts[3] = {h_call_part("a", "put", "{}"), h_call_part("b", "send", "{}"), h_call_part("c", "buy", "{}")};
+    pw_part parts[3] = {h_call_part("a", "put", "{}"), h_call_part("b", "send", "{}"),
+                        h_call_part("c", "buy", "{}")};
     h_calls(&h, parts, 3);
     h_commit(&h);
     h_tool_fatal(&h, "no key configured");
@@ -287,9 +297,12 @@ static void test_F3_every_malformed_call_is_answered_and_the_good_one_runs(void 
     char *garbage = malloc(1024 * 1024 + 1);
     memset(garbage, '\x01', 1024 * 1024);
     garbage[1024 * 1024] = 0;
-    pw_part parts[7] = {h_call_part("a", "read", "{\"path\":"), h_call_part("b", "read", "null"),
-                        h_call_part("c", "read", "[1]"), h_call_part("d", "nope", "{}"),
-                        h_call_part("e", "read", garbage), h_call_part("f", "read", "{\"path\":\"x\"}"),
+    pw_part parts[7] = {h_call_part("a", "read", "{\"path\":"),
+                        h_call_part("b", "read", "null"),
+                        h_call_part("c", "read", "[1]"),
+                        h_call_part("d", "nope", "{}"),
+                        h_call_part("e", "read", garbage),
+                        h_call_part("f", "read", "{\"path\":\"x\"}"),
                         h_call_part("g", "", "{}")};
     h_calls(&h, parts, 7);
     assert_int_equal(h.append->record_count, 6); /* all before the good one, in one append */
@@ -305,7 +318,8 @@ static void test_F3_every_malformed_call_is_answered_and_the_good_one_runs(void 
     assert_int_equal(h.tool_count, 1);
     size_t malformed = 0;
     for (size_t i = 0; i < h.record_count; i++) {
-        if (h.records[i].kind == PW_RECORD_TOOL_COMPLETED && pw_str_is(h_field(&h, &h.records[i], "outcome"), "\"malformed\"")) {
+        if (h.records[i].kind == PW_RECORD_TOOL_COMPLETED &&
+            pw_str_is(h_field(&h, &h.records[i], "outcome"), "\"malformed\"")) {
             assert_true(h_field(&h, &h.records[i], "result").len <= 2048);
             malformed++;
         }
@@ -346,11 +360,13 @@ static void test_C7_a_tool_gone_today_is_a_protocol_failure(void **state)
     (void)state;
     harness h;
     begin(&h);
-    h.today = h_definition(&h, "{\"name\":\"ops\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"tools\":[{\"name\":\"put\",\"effects\":\"idempotent\"}]}");
+    h.today = h_definition(&h, "{\"name\":\"ops\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},"
+                               "\"tools\":[{\"name\":\"put\",\"effects\":\"idempotent\"}]}");
     h_crash(&h, PW_CAUSE_RECOVERY);
     h_inbox(&h);
     h_commit(&h);
-    pw_part parts[2] = {h_call_part("a", "read", "{\"path\":\"x\"}"), h_call_part("b", "put", "{}")};
+    pw_part parts[2] = {h_call_part("a", "read", "{\"path\":\"x\"}"),
+                        h_call_part("b", "put", "{}")};
     h_calls(&h, parts, 2);
     h_commit(&h);
     h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", "\"malformed\"");
@@ -361,15 +377,22 @@ static void test_C7_a_tool_gone_today_is_a_protocol_failure(void **state)
 static void test_C7_effects_are_the_stricter_of_start_and_today(void **state)
 {
     (void)state;
-    static const struct { const char *pinned, *today; pw_effects_class counts; } cases[] = {
-        {"none", "once", PW_EFFECTS_ONCE}, {"once", "none", PW_EFFECTS_ONCE},
-        {"none", "idempotent", PW_EFFECTS_IDEMPOTENT}, {"idempotent", "none", PW_EFFECTS_IDEMPOTENT},
-        {"transactional", "none", PW_EFFECTS_TRANSACTIONAL}, {"none", "transactional", PW_EFFECTS_NONE},
+    static const struct {
+        const char *pinned, *today;
+        pw_effects_class counts;
+    } cases[] = {
+        {"none", "once", PW_EFFECTS_ONCE},
+        {"once", "none", PW_EFFECTS_ONCE},
+        {"none", "idempotent", PW_EFFECTS_IDEMPOTENT},
+        {"idempotent", "none", PW_EFFECTS_IDEMPOTENT},
+        {"transactional", "none", PW_EFFECTS_TRANSACTIONAL},
+        {"none", "transactional", PW_EFFECTS_NONE},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         harness h;
         char text[512];
-        static const char form[] = "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"tools\":[{\"name\":\"t\",\"effects\":\"%s\"}]}";
+        static const char form[] = "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},"
+                                   "\"tools\":[{\"name\":\"t\",\"effects\":\"%s\"}]}";
         snprintf(text, sizeof(text), form, cases[i].pinned);
         begin_as(&h, text);
         snprintf(text, sizeof(text), form, cases[i].today);
@@ -390,7 +413,8 @@ static void test_C7_from_once_to_none_is_still_not_run_again(void **state)
 {
     (void)state;
     harness h;
-    static const char form[] = "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},\"tools\":[{\"name\":\"t\",\"effects\":\"%s\"}]}";
+    static const char form[] = "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},"
+                               "\"tools\":[{\"name\":\"t\",\"effects\":\"%s\"}]}";
     char text[512];
     for (int turned = 0; turned < 2; turned++) {
         /* Also the other way: begun as harmless, today it is not. */
@@ -420,7 +444,8 @@ static void test_F4_third_is_not_run_and_fifth_fails(void **state)
     harness h;
     begin(&h);
     for (int i = 0; i < 2; i++) {
-        h_call(&h, "put", i ? "{ \"b\":2,\"a\":1 }" : "{\"a\":1,\"b\":2}"); /* canonically the same */
+        h_call(&h, "put",
+               i ? "{ \"b\":2,\"a\":1 }" : "{\"a\":1,\"b\":2}"); /* canonically the same */
         h_commit(&h);
         h_tool(&h, "\"pending\"");
         h_commit(&h);
@@ -447,7 +472,8 @@ static void test_F4_the_same_bad_call_is_told_at_3_and_fails_at_5(void **state)
     (void)state;
     harness h;
     begin(&h);
-    static const char *const outcomes[] = {"\"malformed\"", "\"malformed\"", "\"repeated\"", "\"repeated\""};
+    static const char *const outcomes[] = {"\"malformed\"", "\"malformed\"", "\"repeated\"",
+                                           "\"repeated\""};
     for (int i = 0; i < 4; i++) {
         h_call(&h, "nope", "{\"x\":");
         h_commit(&h);
@@ -496,7 +522,8 @@ static void test_F4_several_in_one_message_count_once(void **state)
     (void)state;
     harness h;
     begin(&h);
-    pw_part parts[3] = {h_call_part("a", "put", "{}"), h_call_part("b", "put", "{}"), h_call_part("c", "put", "{}")};
+    pw_part parts[3] = {h_call_part("a", "put", "{}"), h_call_part("b", "put", "{}"),
+                        h_call_part("c", "put", "{}")};
     h_calls(&h, parts, 3);
     h_commit(&h);
     for (int i = 0; i < 3; i++) {
@@ -520,12 +547,14 @@ static void test_D8_a_late_result_is_evidence_and_never_in_the_transcript(void *
     h_tool_abandoned(&h, true);
     h_commit(&h);
     h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", "\"unknown\"");
-    h_tool_outcome(&h, call, &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"sent\"")});
+    h_tool_outcome(&h, call,
+                   &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"sent\"")});
     assert_int_equal(h.append->record_count, 1);
     h_commit(&h);
     h_expect(&h, PW_RECORD_TOOL_LATE, "result", "\"sent\"");
     h_expect(&h, PW_RECORD_TOOL_LATE, "name", "\"send\"");
-    h_tool_outcome(&h, call, &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"again\"")});
+    h_tool_outcome(&h, call,
+                   &(pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = PW_STR("\"again\"")});
     assert_null(h.append); /* once is enough */
     assert_non_null(h.model);
     h_text(&h, "ok");
@@ -552,9 +581,10 @@ static void test_F7_operations_are_listed_when_the_turn_fails(void **state)
     h_commit(&h);
     h_fail(&h, PW_FAILURE_FINAL, "http_400", 0);
     h_commit(&h);
-    h_expect(&h, PW_RECORD_TURN_ENDED, "operations",
-             "[{\"step\":\"tool:2:a\",\"name\":\"put\",\"effects\":\"idempotent\",\"outcome\":\"done\"},"
-             "{\"step\":\"tool:2:c\",\"name\":\"send\",\"effects\":\"once\",\"outcome\":\"unknown\"}]");
+    h_expect(
+        &h, PW_RECORD_TURN_ENDED, "operations",
+        "[{\"step\":\"tool:2:a\",\"name\":\"put\",\"effects\":\"idempotent\",\"outcome\":\"done\"},"
+        "{\"step\":\"tool:2:c\",\"name\":\"send\",\"effects\":\"once\",\"outcome\":\"unknown\"}]");
     h_expect(&h, PW_RECORD_TURN_ENDED, "usage.tool_calls", "4");
     h_free(&h);
 }

@@ -44,7 +44,10 @@ static pw_message *calls(tale *t, size_t count, const char *const *ids)
     pw_message *m = add(t, PW_ROLE_ASSISTANT);
     pw_part *parts = PW_NEW_ARRAY(&t->arena, pw_part, count);
     for (size_t i = 0; i < count; i++) {
-        parts[i] = (pw_part){.kind = PW_PART_TOOL_CALL, .call = pw_str_from(ids[i]), .name = PW_STR("f"), .arguments = PW_STR("{}")};
+        parts[i] = (pw_part){.kind = PW_PART_TOOL_CALL,
+                             .call = pw_str_from(ids[i]),
+                             .name = PW_STR("f"),
+                             .arguments = PW_STR("{}")};
     }
     m->parts = parts;
     m->part_count = count;
@@ -78,7 +81,9 @@ static size_t mend(tale *t, const pw_message *const **ret, size_t *ret_count, co
     size_t fault_count;
     bool valid;
     pw_transcript_fault fault = {0};
-    assert_int_equal(pw_transcript_repair(t->list, t->count, &t->arena, ret, ret_count, &faults, &fault_count), PW_OK);
+    assert_int_equal(
+        pw_transcript_repair(t->list, t->count, &t->arena, ret, ret_count, &faults, &fault_count),
+        PW_OK);
     assert_int_equal(pw_transcript_check(*ret, *ret_count, &t->arena, &valid, &fault), PW_OK);
     if (!valid) {
         fail_msg("after the repair: %s", fault.what);
@@ -251,7 +256,8 @@ static void test_C9_any_damage_is_mended(void **state)
             }
         }
         for (uint64_t hits = pw_random_below(&random, 6); hits > 0; hits--) {
-            const size_t i = (size_t)pw_random_below(&random, t.count), k = (size_t)pw_random_below(&random, t.count);
+            const size_t i = (size_t)pw_random_below(&random, t.count),
+                         k = (size_t)pw_random_below(&random, t.count);
             const pw_message *moved = t.list[i];
             switch (pw_random_below(&random, 3)) {
             case 0: /* lost */
@@ -272,7 +278,8 @@ static void test_C9_any_damage_is_mended(void **state)
     }
 }
 
-/* --- In a session: rows of an ended turn were taken away, doubled, moved. --------------------------------------------- */
+/* --- In a session: rows of an ended turn were taken away, doubled, moved.
+ * --------------------------------------------- */
 
 static void two_turns(harness *h)
 {
@@ -342,7 +349,8 @@ static void test_C9_a_doubled_or_moved_result_row_is_mended_by_a_record(void **s
             h.record_count--;
         }
         next_message(&h);
-        h_expect(&h, PW_RECORD_TRANSCRIPT_REPAIRED, "repairs.0.what", moved ? "\"misplaced_result\"" : "\"duplicate_result\"");
+        h_expect(&h, PW_RECORD_TRANSCRIPT_REPAIRED, "repairs.0.what",
+                 moved ? "\"misplaced_result\"" : "\"duplicate_result\"");
         assert_true(pw_str_is(h.model->messages[2]->result, "\"ra\""));
         h_free(&h);
     }
@@ -356,7 +364,8 @@ static void test_C9_a_gap_in_an_open_turn_runs_no_effect_on_a_guess(void **state
     h_say(&h, "r1", "one");
     h_inbox(&h);
     h_commit(&h);
-    pw_part parts[3] = {h_call_part("a", "buy", "{}"), h_call_part("b", "put", "{}"), h_call_part("c", "read", "{\"path\":\"x\"}")};
+    pw_part parts[3] = {h_call_part("a", "buy", "{}"), h_call_part("b", "put", "{}"),
+                        h_call_part("c", "read", "{\"path\":\"x\"}")};
     h_calls(&h, parts, 3);
     h_commit(&h);
     h_commit_transact(&h, "1");
