@@ -32,6 +32,7 @@ static void put_message(pw_json_writer *w, const pw_message *message)
     pw_json_put_str(w, "step", message->step);
     pw_json_put_str(w, "provider", message->provider);
     pw_json_put_str(w, "model", message->model);
+    pw_json_put_str(w, "asked", message->asked);
     pw_json_put_str(w, "call", message->call);
     pw_json_put_str(w, "name", message->name);
     pw_json_put_str(w, "result", message->result);

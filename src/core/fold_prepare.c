@@ -303,6 +303,7 @@ static pw_status prepare_model(reader *r)
     }
     PW_TRY(keep_member(r, r->body, "provider", &message->provider));
     PW_TRY(keep_member(r, r->body, "model", &message->model));
+    PW_TRY(keep_member(r, r->body, "asked", &message->asked));
     pw_part *parts = PW_NEW_ARRAY(r->arena, pw_part, list->count);
     if (!parts) {
         return no_memory(r);

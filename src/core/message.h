@@ -50,6 +50,7 @@ typedef struct pw_message {
     const pw_part *parts; /* USER, TRIGGER, ASSISTANT */
     size_t part_count;
     pw_str provider, model; /* ASSISTANT: who made it; raw parts go back to the same provider and family only */
+    pw_str asked;           /* ASSISTANT: the name it was asked for by (an alias), where the reply names another; else empty */
     /* TOOL: the answer to exactly one call of the assistant message before */
     pw_str call;
     pw_str name;

@@ -8,19 +8,20 @@
  *                   "before":{"messages","turns","usage":{…}},"generation","initiator":{"id"}|null}
  *                  (requests[].n is the inbox row's number; content parts as the client gave them)
  * attempt.started  {"v","attempt","run","cause":"recovery|drained|taken|reload|resume","lost":0|1}
- * model.completed  {"v","n","provider","model","response_id","parts":[…],"stop","stop_detail","usage":{…},"started_at","tries"}
+ * model.completed  {"v","n","provider","model","asked"?: the model's name as it was asked for, where the reply names another,
+ *                   "response_id","parts":[…],"stop","stop_detail","usage":{…},"started_at","tries"}
  *                  parts: {"type","text"?,"call"?,"id"?,"name"?,"arguments"? (the exact JSON) or "broken"? (a string),"raw"?,
  *                  "effects"? (a call's, where its tool is there)}
- * model.discarded  {"v","try","code","shown":bytes of text shown,"usage"}
- * model.retrying   {"v","try","class","code","message","until"}
+ * model.discarded  {"v","try","code","shown":bytes of text shown,"usage"}           (code `empty_reply`: a whole reply with nothing in it, an iteration)
+ * model.retrying   {"v","try","class","code","message","until","usage"? (where no model.discarded of the try has it)}
  * wait.set         {"v","reason":"rate_limit","code","message","until"}            (F10)
  * tool.started     {"v","call","name","execution","limit_at"}                      (`once` only, D3)
  * tool.completed   {"v","call","name","effects","outcome":"done|error|unknown|cancelled|denied|paused|malformed|repeated",
- *                   "result":what the model reads,"is_error","started_at","executions","truncated"?:bytes of the whole}
+ *                   "result":what the model reads,"is_error","started_at","executions","truncated"?:bytes of the whole,"whole"?:its blob}
  * tool.late        {"v","call","name","outcome","result"}                          (D8: evidence, never in the transcript)
- * transcript.repaired {"v","repairs":[{"seq","what"}]}                             (C9)
+ * transcript.repaired {"v","repairs":[{"seq","what","call"?}]}                             (C9)
  * turn.ended       {"v","state","reason","detail","actor","text","stop","requests":[ids],"agent","model","attempts","started_at",
- *                   "usage":{…},"operations":[{"step","name","effects","outcome"}],"code"}
+ *                   "usage":{…},"operations":[{"step","name","effects","outcome"}],"code","silent"?:true (C6)}
  *
  * usage (of a turn) {"input_tokens","output_tokens","cached_tokens","reasoning_tokens","cost_micros","unpriced_calls","lost_calls",
  *                   "iterations","tool_calls","retries","fallbacks","protocol_failures"}

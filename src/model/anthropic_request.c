@@ -98,10 +98,13 @@ pw_str pw_anthropic_family(pw_str model)
     }
 }
 
+/* By the name in the reply, or by the name it was asked for: behind an alias the reply names another (C8). */
 static bool same_family(const renderer *r, const pw_message *message)
 {
+    const bool asked = message->asked.len > 0 &&
+                       pw_str_equal(pw_anthropic_family(message->asked), r->family);
     return pw_str_is(message->provider, "anthropic") &&
-           pw_str_equal(pw_anthropic_family(message->model), r->family);
+           (asked || pw_str_equal(pw_anthropic_family(message->model), r->family));
 }
 
 /* --- Ids that go out

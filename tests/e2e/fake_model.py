@@ -611,6 +611,7 @@ class Connection:
         gone = asyncio.ensure_future(self.reader.read(1))
         done, _ = await asyncio.wait({gone}, timeout=seconds)
         if done:
+            gone.exception()
             raise ClientClosed()
         gone.cancel()
         try:

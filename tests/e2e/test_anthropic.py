@@ -127,6 +127,22 @@ class Conversations(Base):
         self.assertEqual(world.ask("more")["state"], "completed")
         self.check_requests(world)
 
+    def test_C8_N2_thinking_goes_back_behind_an_alias_and_not_to_another_family(self):
+        script = [{"when": {"turn": "tools", "role": "user"}, "reply": {"model": "vendor-model-7", "thinking": "hm", "text": "I look.", "calls": [call("look")]}}, {"reply": {"model": "vendor-model-7", "thinking": "so", "text": "Fine."}}]
+        world = self.world(script, [command("look", "none", "./killer")], model={"name": "our-alias"})
+        self.assertEqual(world.run(*world.command("tools", "s", "r"))[0], -signal.SIGKILL)
+        turn = world.ask("tools", "s", "r")
+        self.assertEqual((turn["text"], turn["model"]), ("Fine.", "vendor-model-7"))
+        self.assertEqual(world.ask("more")["text"], "Fine.")
+        self.check_requests(world)
+        self.assertEqual(world.bodies()[-1].count('"thinking":"'), 2)
+        world.definition["model"]["name"] = "another-model"
+        world.agent("a", world.definition, files=world.files)
+        self.assertEqual(world.ask("more still")["text"], "Fine.")
+        self.assertEqual(world.bodies()[-1].count('"thinking":"'), 0, "another family reads no foreign thinking")
+        self.assertIn("I look.", world.bodies()[-1])
+        self.assertEqual(world.refusals(), [])
+
     def test_C8_numbers_pass_byte_for_byte(self):
         numbers = '{"id":"x","a":1.10,"b":12345678901234567890,"c":1e2,"d":-0.0,"e":0.1000000000000000055511151231257827}'
         world = self.world([{"when": {"role": "user"}, "reply": {"calls": [{"name": "echo", "json": numbers, "id": "toolu_1"}]}}, {"reply": {"text": "Done."}}], [command("echo", "none", "./echo")])
