@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import unittest
 
 from harness import Claude, World, events_of, kill, wait_for
@@ -235,6 +236,65 @@ class Conversations(Base):
         world.fm.wait(lambda fm: any(e["how"] == "client_closed" for e in fm.ended), 10)
 
 
+    def test_C9_C10_C3_kill_9_when_the_last_byte_of_an_answer_has_gone_out(self):
+        script = [{"when": {"tool_results": 0}, "reply": {"thinking": "a", "calls": [call("look"), call("send")]}}, {"when": {"tool_results": 1}, "reply": {"thinking": "b", "calls": [call("send", "2")]}},
+                  {"reply": {"text": "All done."}}]
+        world = self.world(script, [command("look", "none"), command("send", "once")])
+        for n in range(1, 4):
+            for again in range(3):
+                session = f"s{n}.{again}"
+                process = world.start(*world.command(f"marker:{session} go", session, "r"))
+                mine = lambda fm: [e for e in fm.ended if e["how"] == "whole" and fm.requests[e["n"] - 1]["marker"] == session]
+                world.fm.wait(lambda fm: len(mine(fm)) >= n, 60)
+                kill(process)
+                turn = world.ask(f"marker:{session} go", session, "r")
+                self.assertEqual((turn["state"], turn["text"]), ("completed", "All done."))
+                self.check_requests(world, [session])
+        keys = [key for tool, _, key in world.ledger() if tool == "send"]
+        self.assertEqual(len(keys), len(set(keys)), "no once call ran twice")
+
+    def damage(self, change):
+        """Two turns with calls, then rows of the first are changed by hand: the next message is answered, what was mended is told, rows stay as they are."""
+        script = [{"when": {"turn": "tools", "role": "user"}, "reply": {"thinking": "t", "calls": [call("look"), call("look", "2")]}}, {"reply": {"text": "Fine."}}]
+        world = self.world(script, [command("look", "none")])
+        for i in range(2):
+            world.ask(f"tools {i}")
+        store = sqlite3.connect(world.database)
+        rows = store.execute("select * from pawl_journal order by seq").fetchall()
+        columns = [c[1] for c in store.execute("pragma table_info(pawl_journal)")]
+        seq, kind = columns.index("seq"), columns.index("kind")
+        rows = change(rows, [i for i, row in enumerate(rows) if row[kind] == "tool.completed"])
+        store.execute("delete from pawl_journal")
+        for at, row in enumerate(rows, 1):
+            row = list(row)
+            row[0], row[seq] = at, at
+            store.execute(f"insert into pawl_journal values ({','.join('?' * len(row))})", row)
+        store.execute("update pawl_turns set opened_seq = (select seq from pawl_journal j where j.turn = pawl_turns.turn and kind = 'turn.opened'), ended_seq = (select seq from pawl_journal j where j.turn = pawl_turns.turn and kind = 'turn.ended')")
+        store.commit()
+        store.close()
+        before = world.query("select seq, kind, body from pawl_journal order by seq")
+        self.assertEqual(world.ask("third")["text"], "Fine.")
+        self.assertEqual(world.ask("tools again")["text"], "Fine.")
+        self.assertEqual(world.refusals(), [])
+        self.assertEqual(world.query("select seq, kind, body from pawl_journal order by seq")[:len(before)], before, "rows are not rewritten")
+        repaired = world.records("transcript.repaired")
+        self.assertEqual(len(repaired), 1, "told once")
+        self.assertTrue(repaired[0][4]["repairs"])
+        return world
+
+    def test_case_N1_a_deleted_result(self):
+        self.damage(lambda rows, results: rows[:results[0]] + rows[results[0] + 1:])
+
+    def test_case_N1_a_doubled_result(self):
+        self.damage(lambda rows, results: rows[:results[0] + 1] + rows[results[0]:])
+
+    def test_case_N1_a_result_moved_after_a_users_message(self):
+        def move(rows, results):
+            late = next(i for i, row in enumerate(rows) if i > results[1] and "turn.opened" in row)
+            return rows[:results[0]] + rows[results[0] + 1:late + 1] + [rows[results[0]]] + rows[late + 1:]
+        self.damage(move)
+
+
 class Arguments(Base):
     """case H1."""
 
@@ -282,7 +342,7 @@ class Text(Base):
     """case N3."""
 
     def test_case_N3_A8_lone_surrogates_and_nul_of_the_model_poison_nothing(self):
-        bad = "a\ud83d b\udc00 c\0d \ufeff 😀 \u2028"
+        bad = "a\ud83d b\udc00 c\0d \ufeff 😀 \u2028 \ud83d\ude00"
         calls = [{"name": "echo", "json": '{"id":"\\ud83d lone","\\udc00key":"\\u0000","nested":[{"k\\u0000":"\\ud83d\\ud83d"}],"pair":"\\ud83d\\ude00"}'},
                  {"name": "echo", "input": {"id": bad}}, {"name": "e\ud83do\0", "input": {"id": "x"}}]
         search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": bad}}
@@ -292,6 +352,8 @@ class Text(Base):
                             {"when": {"turn": "go"}, "reply": {"blocks": [{"thinking": bad}, {"raw": search}, {"raw": found}, {"raw": cited}, {"text": "bad \ud83d end"}], "chunk": 1, "ascii": True}},
                             {"reply": {"text": "Fine."}}], [command("echo", "none", "./echo")])
         turn, events = world.watch("go")
+        for _, _, whole in [e for e in events if e[1] == "message.completed"]:
+            self.assertEqual("".join(d["text"] for _, n, d in events if n == "message.delta" and d["step"] == whole["step"]), whole["text"], "what streamed is what was kept")
         self.assertEqual(turn["state"], "completed")
         self.assertTrue(turn["text"].endswith("bad \ufffd end"), turn["text"])
         self.assertEqual(turn["usage"]["protocol_failures"], 1)
