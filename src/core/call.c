@@ -58,7 +58,8 @@ static pw_status settle(pw_session *s, size_t i, pw_settled *settled)
     PW_TRY(pw_build_begin(s));
     const bool begun = live->state != PW_LIVE_IDLE && live->state != PW_LIVE_INTENT;
     settled->started_at_ms = begun ? live->started_at_ms : -1;
-    settled->executions = begun ? live->execution : call->perhaps + call->intents;
+    const int64_t earlier = call->intents > 0 ? call->intents : call->perhaps;
+    settled->executions = begun ? live->execution : earlier;
     if (settled->outcome == PW_OUTCOME_MALFORMED || settled->outcome == PW_OUTCOME_REPEATED) {
         settled->executions = 0;
     } else if (live->state == PW_LIVE_INTENT) {

@@ -8,6 +8,8 @@
 #include "core/fold.h"
 
 enum { TEXT_MAX = 1024 * 1024 }; /* of a streaming message kept for M2 and cancels */
+enum { GHOSTS_MAX = 64 };
+enum { ROOM_BLOCK_MAX = 8 * 1024 }; /* a room is one of many: what its newest block has left must not be much */
 #define COUNTER_MAX (((uint64_t)1 << 24) - 1)
 #define COUNTER_REST (COUNTER_MAX - 4096)
 
@@ -24,6 +26,7 @@ pw_room *pw_room_new(pw_session *s, size_t first_block)
 {
     pw_arena arena;
     pw_arena_init(&arena, s->allocator, FIRST_BLOCK(first_block), 0);
+    arena.block_size_max = ROOM_BLOCK_MAX;
     (void)first_block;
     pw_room *room = PW_NEW(&arena, pw_room);
     if (!room) {
@@ -113,12 +116,15 @@ static void rooms_undo(pw_session *s)
     }
 }
 
+/* Those that have answered are kept for what they may still say, the newest of them. */
 static void ghosts_forget(pw_session *s)
 {
+    size_t answered = 0;
     pw_ghost **link = &s->v.ghosts;
     while (*link) {
         pw_ghost *ghost = *link;
-        if (ghost->over) {
+        const bool listens = ghost->answered && !ghost->late;
+        if (ghost->over || (listens && ++answered > GHOSTS_MAX)) {
             *link = ghost->next;
             pw_room_leave(s, ghost->held);
             pw_room_leave(s, ghost->kept);
@@ -243,7 +249,7 @@ pw_status pw_session_new(const pw_session_options *options, pw_session **ret)
     s->uid = uid;
     s->d.turn.wait_until_ms = s->d.turn.deadline_at_ms = -1;
     s->v.retry_at_ms = s->v.store_at_ms = s->v.wake_at_ms = -1;
-    pw_arena_init(&s->step, options->allocator, FIRST_BLOCK(4096), 0);
+    pw_arena_init(&s->step, options->allocator, FIRST_BLOCK(2048), 0);
     pw_arena_init(&s->scratch, options->allocator, FIRST_BLOCK(4096), 0);
     pw_buffer_init(&s->text, options->allocator, TEXT_MAX);
     *ret = s;
@@ -488,7 +494,7 @@ pw_status pw_session_step(pw_session *s, const pw_input *input, pw_effects *ret)
             status = pw_advance(s);
         }
     }
-    pw_arena_reset(&s->scratch);
+    pw_arena_free(&s->scratch); /* not kept: sessions that wait for something are many */
     if (status != PW_OK) {
         snapshot_restore(s, &shot);
         s->effect_count = 0;

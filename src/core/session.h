@@ -218,7 +218,9 @@ typedef struct pw_session_options {
 pw_status pw_session_new(const pw_session_options *, pw_session **ret);
 void pw_session_free(pw_session *); /* NULL is fine. Not while an append of its is in flight */
 
-/* Load: records from base_seq in order. PW_CORRUPT: a gap in seq, an unknown kind, a body that does not parse; the error says which. */
+/* Load: records from base_seq in order. PW_CORRUPT: an unknown kind, a seq that is not after the last, a first record that opens no turn, one that
+ * can not stand where it stands, a body that does not parse; PW_NEWER_SCHEMA; the error says which. A gap in seq is not an error (C9: a damaged store
+ * stays usable): what the transcript lacks is mended by transcript.repaired, and in a turn that is still open no call with effects is run on a guess. */
 pw_status pw_session_fold(pw_session *, const pw_record *, pw_error *);
 /* PW_OK, PW_NOMEM (as it was), or PW_CORRUPT from a filled receipt. */
 pw_status pw_session_step(pw_session *, const pw_input *, pw_effects *ret);

@@ -2,7 +2,8 @@
  * The transcript checker (C9): the one gate every outgoing request passes.
  *
  * Valid: begins with a user or trigger message; each tool call of an assistant message has exactly one result, before the next message that
- * is not a result, in the order of the calls; no result without its call; call ids unique in the whole transcript; every arguments text a JSON
+ * is not a result, in the order of the calls; no result without its call; call ids unique in their message and messages' numbers rising (a call is named
+ * by both, D10); every arguments text a JSON
  * object unless broken; text valid UTF-8 without NUL.
  */
 #ifndef PW_CORE_TRANSCRIPT_H
