@@ -33,6 +33,7 @@ void pw_arena_init(pw_arena *arena, const pw_allocator *allocator, size_t first_
     *arena = (pw_arena){
         .allocator = allocator,
         .block_size = size < HEADER + UNIT ? HEADER + UNIT : size,
+        .block_size_max = BLOCK_SIZE_MAX,
         .limit = limit,
     };
 }
@@ -130,7 +131,7 @@ static void *alloc_slow(pw_arena *arena, size_t size)
     if (block == NULL) {
         return NULL;
     }
-    if (arena->block_size < BLOCK_SIZE_MAX) {
+    if (arena->block_size < arena->block_size_max) {
         arena->block_size *= 2;
     }
     block->older = head;

@@ -23,7 +23,8 @@ typedef struct pw_arena_block pw_arena_block;
 typedef struct pw_arena {
     const pw_allocator *allocator;
     pw_arena_block *head;  /* newest block */
-    size_t block_size;     /* size of the next ordinary block; doubles up to 64 KiB */
+    size_t block_size;     /* size of the next ordinary block; doubles up to block_size_max */
+    size_t block_size_max; /* 64 KiB unless set to less after init */
     size_t held;           /* bytes taken from the allocator */
     size_t limit;          /* 0: none; otherwise `held` never exceeds it */
 } pw_arena;

@@ -131,7 +131,7 @@ static int32_t admit(bench *b, int64_t number, int64_t turn, pawl_error *error)
     snprintf(name, sizeof(name), "bench-%" PRId64, number);
     snprintf(request, sizeof(request), "turn-%" PRId64, turn);
     snprintf(source, sizeof(source), "bench-%" PRId64, turn);
-    pawl_message message = {.size = sizeof(message), .request_id = cli_str(request), .text = cli_str(b->filler), .source = cli_str(source)};
+    pawl_message message = {.size = sizeof(message), .request_id = cli_str(request), .text = cli_str("Do the next ten things."), .source = cli_str(source)};
     int32_t code = pawl_submit(b->p, cli_str(name), &message, &answer, error);
     pawl_doc_free(answer);
     return code;

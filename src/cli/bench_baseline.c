@@ -34,7 +34,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static const char schema[] = "pragma journal_mode = wal; pragma synchronous = full; pragma cache_size = -16384;"
+static const char schema[] = "pragma journal_mode = wal; pragma synchronous = full; pragma cache_size = -4096;"
                              "create table journal(pos integer primary key, session integer not null, seq integer not null, "
                              "epoch integer not null, at integer not null, kind text not null, turn text not null, "
                              "step text not null, body text not null);"
