@@ -338,7 +338,7 @@ static bool append_first(pw_sql_run *run, pw_sql_statement *ret)
     const pw_append *a = run->op->append.append;
     p_record(run, &a->records[0]);
     if (a->consumed_count == 0) {
-        return emit(run, ret, PW_SQL_APPEND_FIRST);
+        return emit(run, ret, run->follows ? PW_SQL_APPEND_FIRST_FOLLOWS : PW_SQL_APPEND_FIRST);
     }
     named x = list_consumed(run, -1);
     p_str(run, run->list);
@@ -350,7 +350,7 @@ static bool append_first(pw_sql_run *run, pw_sql_statement *ret)
 
 static bool append_why(pw_sql_run *run, pw_sql_statement *ret)
 {
-    run->refused = run->changed == 0;
+    run->refused = !run->blind && run->changed == 0;
     if (!run->refused) {
         return false;
     }
@@ -373,8 +373,11 @@ static bool append_more(pw_sql_run *run, pw_sql_statement *ret)
     run->index++;
     run->again = true;
     p_record(run, &a->records[at]);
+    if (!run->blind) {
+        return emit(run, ret, PW_SQL_APPEND_MORE);
+    }
     p_u64(run, a->records[0].seq);
-    return emit(run, ret, PW_SQL_APPEND_MORE);
+    return emit(run, ret, PW_SQL_APPEND_MORE_BLIND);
 }
 
 static bool consume(pw_sql_run *run, pw_sql_statement *ret, pw_disposition disposition)
@@ -668,7 +671,9 @@ void pw_sql_start(pw_sql_run *run, pw_op *op, pw_arena *scratch)
     run->scratch = scratch;
     run->step = 0;
     run->index = 0;
+    run->blind = false;
     run->calm = false;
+    run->follows = false;
     run->changed = 0;
     run->refused = false;
     run->found = false;

@@ -4,8 +4,9 @@
  *
  * All conditions live in the statements and none is an error, so a refused operation changes nothing and disturbs no neighbour
  * in the same transaction: an append's first insert carries every condition, each later statement asks
- * whether that row is there, and the reason of a refusal is read last, only then. A host says after each statement how many
- * rows it changed; that spares the rest of a refused operation.
+ * whether that row is there, and the reason of a refusal is read only then. A host says after each statement how many
+ * rows it changed, which spares the rest of a refused operation; one that cannot look between statements is `blind`
+ * and gets texts that ask again for themselves.
  *
  * Parameters are text or integers (a host that only has text prints them); they are numbered ?1, ?2 … in the texts, which
  * are constants named by id, so that a host prepares each once.
@@ -45,8 +46,10 @@ typedef enum pw_sql_id {
     PW_SQL_BURY,
     PW_SQL_RELEASE,
     PW_SQL_APPEND_FIRST,
+    PW_SQL_APPEND_FIRST_FOLLOWS,
     PW_SQL_APPEND_FIRST_CONSUMES,
     PW_SQL_APPEND_MORE,
+    PW_SQL_APPEND_MORE_BLIND,
     PW_SQL_APPEND_CONSUME,
     PW_SQL_APPEND_CANCELS,
     PW_SQL_APPEND_TURN_OPENED,
@@ -112,7 +115,10 @@ typedef struct pw_sql_run {
     pw_arena *scratch;
     size_t step, index;
     bool again;          /* the same step once more */
-    bool calm;           /* set by a host that knows this session's crash count to be 0: spares a statement per receipt */
+    /* What a host may know and set after pw_sql_start. */
+    bool blind;          /* it cannot say how many rows a statement changed before it runs the next */
+    bool calm;           /* this session's crash count is 0 under this epoch: spares a statement per receipt */
+    bool follows;        /* the append's first seq is the last one + 1: spares looking for a gap */
     pw_sql_id id;        /* of the statement under way */
     int64_t changed;     /* rows changed by the last one */
     bool refused;        /* its conditions did not hold */

@@ -34,8 +34,11 @@
 #define APPEND_INTO                                                                                \
     "insert into pawl_journal(session, seq, epoch, at, kind, turn, step, body) "                   \
     "select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where "
+/* A statement that inserts into a table it also reads from has its rows copied aside by SQLite, which doubles what an append
+ * costs: so the plain one asks nothing of pawl_journal. */
+#define APPEND_EPOCH "exists (select 1 from pawl_sessions where id = ?1 and epoch = ?3 and owner <> '') "
 #define APPEND_GUARD                                                                               \
-    "exists (select 1 from pawl_sessions where id = ?1 and epoch = ?3 and owner <> '') "           \
+    APPEND_EPOCH                                                                                   \
     "and (?2 = 1 or exists (select 1 from pawl_journal where session = ?1 and seq = ?2 - 1)) "
 /* The append's first row is there: ?1 session, ?2 first seq, ?3 epoch. */
 #define APPEND_DONE                                                                                \
@@ -117,12 +120,14 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
         "update pawl_sessions set owner = '', wake_at = " WAKE_SET("?3", "?4") " "
         "where id = ?1 and epoch = ?2 and owner <> ''",
     [PW_SQL_APPEND_FIRST] = APPEND_INTO APPEND_GUARD "on conflict do nothing",
+    [PW_SQL_APPEND_FIRST_FOLLOWS] = APPEND_INTO APPEND_EPOCH "on conflict do nothing",
     /* ?9 named rows as a list, ?10 lowest, ?11 highest, ?12 how many */
     [PW_SQL_APPEND_FIRST_CONSUMES] =
         APPEND_INTO APPEND_GUARD "and (select count(*) from pawl_inbox where session = ?1 "
         "and n between ?10 and ?11 and disposition = 0 and ?9 like '%,' || n || ',%') = ?12 "
         "on conflict do nothing",
-    [PW_SQL_APPEND_MORE] =
+    [PW_SQL_APPEND_MORE] = APPEND_INTO APPEND_EPOCH "on conflict do nothing",
+    [PW_SQL_APPEND_MORE_BLIND] =
         APPEND_INTO "exists (select 1 from pawl_journal where session = ?1 and seq = ?9 "
         "and epoch = ?3) on conflict do nothing",
     [PW_SQL_APPEND_CONSUME] =

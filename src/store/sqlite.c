@@ -109,13 +109,24 @@ static pw_status commit(sq_store *q, pw_error *error)
 
 /* --- what the store keeps in mind beside the file */
 
-static bool is_calm(const sq_store *q, const pw_op *op)
+static const sq_known *known_of(const sq_store *q, const pw_op *op)
 {
     if (op->kind != PW_OP_APPEND) {
-        return false;
+        return NULL;
     }
-    const sq_calm *calm = &q->calm[(uint64_t)op->append.session_id % SQ_CALM];
-    return calm->session_id == op->append.session_id && calm->epoch == op->append.epoch;
+    const sq_known *known = &q->known[(uint64_t)op->append.session_id % SQ_KNOWN];
+    return known->session_id == op->append.session_id && known->epoch == op->append.epoch ? known
+                                                                                          : NULL;
+}
+
+static void remember_append(sq_store *q, int64_t session_id, uint64_t epoch, const pw_append *append)
+{
+    sq_known *known = &q->known[(uint64_t)session_id % SQ_KNOWN];
+    bool same = known->session_id == session_id && known->epoch == epoch;
+    *known = (sq_known){.session_id = session_id,
+                        .epoch = epoch,
+                        .last_seq = append->records[append->record_count - 1].seq,
+                        .calm = append->receipt || (same && known->calm)};
 }
 
 /* Only what is committed may be remembered. */
@@ -124,12 +135,14 @@ static void remember(sq_store *q, const pw_op *op)
     if (op->status != PW_OK) {
         return;
     }
-    if (op->kind == PW_OP_TAKE && op->take.answer == PW_TOOK && op->take.row.crashes == 0) {
-        q->calm[(uint64_t)op->take.session_id % SQ_CALM] =
-            (sq_calm){op->take.session_id, op->take.row.epoch};
-    } else if (op->kind == PW_OP_APPEND && op->append.append->receipt) {
-        q->calm[(uint64_t)op->append.session_id % SQ_CALM] =
-            (sq_calm){op->append.session_id, op->append.epoch};
+    if (op->kind == PW_OP_TAKE && op->take.answer == PW_TOOK) {
+        q->known[(uint64_t)op->take.session_id % SQ_KNOWN] =
+            (sq_known){.session_id = op->take.session_id,
+                       .epoch = op->take.row.epoch,
+                       .last_seq = op->take.row.last_seq,
+                       .calm = op->take.row.crashes == 0};
+    } else if (op->kind == PW_OP_APPEND) {
+        remember_append(q, op->append.session_id, op->append.epoch, op->append.append);
     } else if (op->kind == PW_OP_LEAVE) {
         sq_lock_owner_end(&q->lock, &op->owner.owner);
     }
@@ -160,7 +173,7 @@ static int bury_idle(sq_store *q, const pw_owner_id *me)
     for (size_t i = 0; i < count && rc == SQLITE_OK; i++) {
         if (sq_lock_owner_alive(&q->lock, &found[i]) == 0) {
             leave.owner.owner = found[i];
-            rc = sq_conn_run(&q->writer, &leave, &q->scratch, false);
+            rc = sq_conn_run(&q->writer, &leave, &q->scratch, NULL);
         }
     }
     return rc;
@@ -191,7 +204,7 @@ static bool run_in_batch(sq_store *q, pw_op *op, pw_error *why)
             return true;
         }
     }
-    int rc = sq_conn_run(&q->writer, op, &q->scratch, is_calm(q, op));
+    int rc = sq_conn_run(&q->writer, op, &q->scratch, known_of(q, op));
     if (rc == SQLITE_OK && op->kind == PW_OP_BEAT && op->status == PW_OK) {
         rc = bury_idle(q, &op->owner.owner);
     }
@@ -314,7 +327,7 @@ static void run_reads(sq_store *q, sq_conn *c, pw_op *ops, size_t count)
     pw_arena_init(&scratch, q->allocator, 0, 0);
     for (size_t i = 0; i < count; i++) {
         if (pw_op_begin(&ops[i]) == PW_OK) {
-            rc = sq_conn_run(c, &ops[i], &scratch, false);
+            rc = sq_conn_run(c, &ops[i], &scratch, NULL);
             if (rc != SQLITE_OK) {
                 pw_status status = sq_trouble(c, rc, &why);
                 refuse(&ops[i], 1, status, &why);
@@ -431,7 +444,7 @@ static pw_status check_first(sq_store *q, pw_transact *t)
                 .append = {t->session_id, t->epoch, &probe}};
     int rc = sq_conn_exec(&q->writer, "savepoint pawl_probe");
     if (rc == SQLITE_OK) {
-        rc = sq_conn_run(&q->writer, &op, &q->scratch, true);
+        rc = sq_conn_run(&q->writer, &op, &q->scratch, NULL);
     }
     if (rc == SQLITE_OK) {
         rc = sq_conn_exec(&q->writer, "rollback to pawl_probe; release pawl_probe");
@@ -451,7 +464,7 @@ static pw_status transact_inside(sq_store *q, pw_transact *t)
     PW_TRY(pw_transact_fill(t, t->body, &append));
     pw_op op = {.kind = PW_OP_APPEND, .arena = t->arena,
                 .append = {t->session_id, t->epoch, &append}};
-    int rc = sq_conn_run(&q->writer, &op, &q->scratch, false);
+    int rc = sq_conn_run(&q->writer, &op, &q->scratch, NULL);
     if (rc != SQLITE_OK) {
         return not_committed(sq_trouble(&q->writer, rc, &t->error));
     }
@@ -479,7 +492,9 @@ static void sq_transact(pw_store *store, pw_transact *t)
     } else {
         rollback(q);
     }
-    if (t->status != PW_OK) {
+    if (t->status == PW_OK) {
+        remember_append(q, t->session_id, t->epoch, t->append);
+    } else {
         t->body = PW_STR_NONE;
     }
 }

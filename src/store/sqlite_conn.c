@@ -95,7 +95,7 @@ static int configure(sq_conn *c, sq_mode mode)
         rc = sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     }
     if (rc == SQLITE_OK && mode == SQ_WRITER) {
-        rc = sqlite3_exec(c->db, "pragma synchronous = full; pragma cache_size = -16384", NULL,
+        rc = sqlite3_exec(c->db, "pragma synchronous = full; pragma cache_size = -4096", NULL,
                           NULL, NULL);
     }
     if (rc == SQLITE_OK && mode == SQ_READER) {
@@ -306,13 +306,16 @@ static int damage_told(sq_conn *c, pw_sql_run *run, int rc)
     return SQLITE_OK;
 }
 
-int sq_conn_run(sq_conn *c, pw_op *op, pw_arena *scratch, bool calm)
+int sq_conn_run(sq_conn *c, pw_op *op, pw_arena *scratch, const sq_known *known)
 {
     pw_sql_run run;
     pw_sql_statement st;
     int rc = SQLITE_OK;
     pw_sql_start(&run, op, scratch);
-    run.calm = calm;
+    if (known != NULL) {
+        run.calm = known->calm;
+        run.follows = op->append.append->records[0].seq == known->last_seq + 1;
+    }
     if (op->kind == PW_OP_VERIFY) {
         rc = damage_told(c, &run, integrity(c, &run));
     }

@@ -34,6 +34,15 @@ void sq_lock_close(sq_lock *, const pw_allocator *, bool remove_file);
 int64_t sq_now_ms(void); /* monotonic: for waits and limits, never stored */
 void sq_sleep_ms(int64_t ms);
 
+/* What is known of a session under an epoch, from its taking and our own committed appends: nobody else may change either
+ * without changing the epoch. It spares statements; what is forgotten costs no more than that. */
+typedef struct sq_known {
+    int64_t session_id;
+    uint64_t epoch;
+    uint64_t last_seq;
+    bool calm; /* its crash count is 0 */
+} sq_known;
+
 /* --- One connection and its prepared statements. Used by one thread at a time. */
 typedef struct sq_conn {
     sqlite3 *db;
@@ -50,20 +59,14 @@ int sq_conn_exec(sq_conn *, const char *sql); /* no rows wanted */
 int sq_conn_number(sq_conn *, const char *sql, int64_t fallback, int64_t *ret);
 /* Runs one prepared BEGIN, COMMIT, ROLLBACK. */
 int sq_conn_step(sqlite3_stmt *);
-/* One operation, whole. SQLITE_OK: the op has its answer (whatever it is); otherwise SQLite's code, and the transaction must go. */
-int sq_conn_run(sq_conn *, pw_op *, pw_arena *scratch, bool calm);
+/* One operation, whole; `known` (may be NULL) is of its session and epoch. SQLITE_OK: the op has its answer (whatever it is); otherwise SQLite's code, and the transaction must go. */
+int sq_conn_run(sq_conn *, pw_op *, pw_arena *scratch, const sq_known *);
 /* What a result code means: the kind of trouble is set in the error and returned. */
 pw_status sq_trouble(const sq_conn *, int rc, pw_error *);
 
 /* --- The store. */
 #define SQ_READERS 4
-#define SQ_CALM 4096
-/* A session whose crash count is 0 under this epoch: only a taking, which changes the epoch, ever raises it. Spares
- * a statement per receipt; what is forgotten costs no more than that. */
-typedef struct sq_calm {
-    int64_t session_id;
-    uint64_t epoch;
-} sq_calm;
+#define SQ_KNOWN 4096
 typedef struct sq_store {
     pw_store base;
     const pw_allocator *allocator;
@@ -80,7 +83,7 @@ typedef struct sq_store {
     int64_t wal_pages;       /* in the log after our last commit */
     int64_t checkpoint_at;   /* pages at which the next one is due */
     int64_t data_version;
-    sq_calm calm[SQ_CALM];   /* by session id modulo SQ_CALM */
+    sq_known known[SQ_KNOWN]; /* by session id modulo SQ_KNOWN */
     pthread_mutex_t pool_mutex;
     pthread_cond_t pool_free;
     sq_conn readers[SQ_READERS];
