@@ -21,10 +21,16 @@ static const pw_option options[] = {
     {.name = "idle_timeout_ms", .type = PW_OPTION_INTEGER, .least = 1, .most = MOST_MS},
 };
 
+/* A user and password in it would be kept with the definition (N3). */
 static bool is_url(pw_str url)
 {
     size_t scheme = pw_str_begins(url, PW_STR("https://")) ? 8 : 0;
     scheme = pw_str_begins(url, PW_STR("http://")) ? 7 : scheme;
+    for (size_t i = scheme; i < url.len && url.ptr[i] != '/'; i++) {
+        if (url.ptr[i] == '@') {
+            return false;
+        }
+    }
     for (size_t i = scheme; i < url.len; i++) {
         if ((uint8_t)url.ptr[i] <= 0x20 || url.ptr[i] == '?' || url.ptr[i] == '#') {
             return false;
@@ -74,7 +80,8 @@ static pw_status check(const pw_json *model, pw_arena *scratch, pw_error *error)
     const pw_json *url = pw_json_get(model, "base_url");
     if (url && !is_url(url->text)) {
         return PW_FAIL(error, PW_INVALID,
-                       "model.base_url: expected http:// or https:// and a host, without a query");
+                       "model.base_url: expected http:// or https:// and a host, without a user and "
+                       "without a query");
     }
     const int64_t max_tokens = pw_json_i64_or(pw_json_get(model, "max_tokens"), 8192);
     return check_thinking(pw_json_get(model, "thinking"), max_tokens, error);

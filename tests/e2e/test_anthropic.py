@@ -473,6 +473,16 @@ class Keys(Base):
     def test_N3_case_M5_a_key_of_a_file_that_looks_like_none_is_found_nowhere(self):
         self.hunt("api_key_file", self.CANARIES["odd"])
 
+    def test_N3_a_key_in_agent_yaml_or_in_an_address_is_refused_and_not_repeated(self):
+        key = self.CANARIES["plain"]
+        for options in ({"base_url": f"http://user:{key}@127.0.0.1:1"}, {"base_url": f"http://127.0.0.1:1/?key={key}"}, {"api_key": key}, {"x-api-key": key}, {"headers": {"x-api-key": key}}):
+            world = self.world([{"text": "never"}], model=options)
+            status, out, err = world.run(*world.command("go"))
+            self.assertEqual(status, 2, err)
+            self.assertNotIn(key, out + err)
+            self.assertIn("model.", err)
+            self.assertFalse(os.path.exists(world.database) and key.encode() in open(world.database, "rb").read())
+
     def test_N3_a_missing_key_is_said_without_one_and_asks_nobody(self):
         world = self.world([{"text": "never"}], model={"api_key_env": "NO_SUCH_KEY"})
         turn = world.ask("go", check=1)
