@@ -1,4 +1,5 @@
-/* The durable half as text: what the fold made of the journal, all of it, so that two folds can be compared. */
+/* The durable half as text: what the fold made of the journal, all of it, so that two folds can be
+ * compared. */
 #include "core/state.h"
 
 static void put_hash(pw_json_writer *w, const char *key, const pw_hash *hash)

@@ -1,6 +1,7 @@
 /*
- * Record bodies, version 1: one function each. core/record.h shows them all together; what differs from it, or is
- * not obvious there, is said here. Bodies are made in the room of the append being made.
+ * Record bodies, version 1: one function each. core/record.h shows them all together; what differs
+ * from it, or is not obvious there, is said here. Bodies are made in the room of the append being
+ * made.
  */
 #include "core/state.h"
 
@@ -73,7 +74,8 @@ const char *pw_outcome_name(pw_outcome outcome)
     return names[outcome];
 }
 
-/* --- Shared members ---------------------------------------------------------------------------------- */
+/* --- Shared members
+ * ---------------------------------------------------------------------------------- */
 
 void pw_encode_totals(pw_json_writer *w, const pw_totals *totals)
 {
@@ -91,7 +93,8 @@ void pw_decode_totals(const pw_json *object, pw_totals *ret)
 #undef GET_TOTAL
 }
 
-/* Of one call: {"in_uncached","in_cache_read","in_cache_write","out","reasoning","cost_micros"}; null: not said. */
+/* Of one call: {"in_uncached","in_cache_read","in_cache_write","out","reasoning","cost_micros"};
+ * null: not said. */
 void pw_encode_usage(pw_json_writer *w, const pw_usage *usage)
 {
     pw_json_object(w);
@@ -128,7 +131,8 @@ void pw_encode_budget(pw_json_writer *w, const pw_budget *budget)
     pw_json_object_end(w);
 }
 
-/* --- turn.opened --------------------------------------------------------------------------------------- */
+/* --- turn.opened
+ * --------------------------------------------------------------------------------------- */
 
 static void put_content(pw_json_writer *w, const pw_json *content)
 {
@@ -220,7 +224,8 @@ pw_status pw_encode_attempt(pw_session *s, pw_str run, bool lost, pw_str *ret)
     return body_end(&b, ret);
 }
 
-/* --- The model ------------------------------------------------------------------------------------------ */
+/* --- The model
+ * ------------------------------------------------------------------------------------------ */
 
 static void put_part(pw_session *s, writer *b, const pw_part *part)
 {
@@ -247,7 +252,8 @@ static void put_part(pw_session *s, writer *b, const pw_part *part)
         }
         const pw_tool_declaration *tool;
         pw_effects_class effects;
-        if (pw_call_tool(s, part->name, &tool, &effects)) { /* told with the call, before it has run */
+        if (pw_call_tool(s, part->name, &tool,
+                         &effects)) { /* told with the call, before it has run */
             pw_json_put_str(&b->w, "effects", pw_str_from(pw_effects_name(effects)));
         }
     }
@@ -257,7 +263,8 @@ static void put_part(pw_session *s, writer *b, const pw_part *part)
     pw_json_object_end(&b->w);
 }
 
-/* The reply's parts have been made fit before (reply.c): calls have ids, arguments and raw are valid JSON. */
+/* The reply's parts have been made fit before (reply.c): calls have ids, arguments and raw are
+ * valid JSON. */
 pw_status pw_encode_model_completed(pw_session *s, const pw_reply *reply, int64_t n, pw_str *ret)
 {
     writer b;
@@ -326,7 +333,8 @@ pw_status pw_encode_wait(pw_session *s, const pw_failure *failure, int64_t until
     return body_end(&b, ret);
 }
 
-/* --- Tools ---------------------------------------------------------------------------------------------- */
+/* --- Tools
+ * ---------------------------------------------------------------------------------------------- */
 
 pw_status pw_encode_tool_started(pw_session *s, const pw_call *call, int64_t execution,
                                  int64_t limit_at_ms, pw_str *ret)
@@ -355,7 +363,8 @@ static void put_receipt_tail(writer *b, const pw_settled *settled)
     pw_json_put_i64(&b->w, "executions", settled->executions);
 }
 
-/* started_at: null when it was never begun. `whole`: the hash of the blob that holds a cut result. */
+/* started_at: null when it was never begun. `whole`: the hash of the blob that holds a cut result.
+ */
 pw_status pw_encode_tool_completed(pw_session *s, const pw_call *call, const pw_settled *settled,
                                    pw_str *ret)
 {
@@ -423,7 +432,8 @@ pw_status pw_encode_repaired(pw_session *s, const pw_transcript_fault *faults, s
     return body_end(&b, ret);
 }
 
-/* --- turn.ended ------------------------------------------------------------------------------------------ */
+/* --- turn.ended
+ * ------------------------------------------------------------------------------------------ */
 
 static void put_operations(pw_session *s, writer *b)
 {

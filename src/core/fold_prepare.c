@@ -1,9 +1,10 @@
 /*
- * Reading records (record.h documents each body). What is read comes from a store: nothing here is asserted,
- * everything wrong is PW_CORRUPT.
+ * Reading records (record.h documents each body). What is read comes from a store: nothing here is
+ * asserted, everything wrong is PW_CORRUPT.
  *
- * A record that is missing is not an error (C9: a damaged store stays usable): the turn it belonged to is marked as
- * damaged, and what the transcript lacks is mended by a recorded overlay (context.c).
+ * A record that is missing is not an error (C9: a damaged store stays usable): the turn it belonged
+ * to is marked as damaged, and what the transcript lacks is mended by a recorded overlay
+ * (context.c).
  */
 #include "core/fold.h"
 
@@ -51,8 +52,7 @@ static int64_t number(const reader *r, const char *key, int64_t fallback)
 
 static pw_status open_body(reader *r)
 {
-    const pw_status status =
-        pw_json_parse(&r->s->scratch, r->record->body, 0, &r->body, r->error);
+    const pw_status status = pw_json_parse(&r->s->scratch, r->record->body, 0, &r->body, r->error);
     if (status == PW_NOMEM) {
         return no_memory(r);
     }
@@ -90,7 +90,8 @@ static pw_status new_message(const reader *r, pw_role role, pw_message **ret)
     return PW_OK;
 }
 
-/* --- turn.opened -------------------------------------------------------------------------------- */
+/* --- turn.opened --------------------------------------------------------------------------------
+ */
 
 static void read_budget(const pw_json *object, pw_budget *budget)
 {
@@ -193,7 +194,8 @@ static pw_status prepare_opened(reader *r)
     return PW_OK;
 }
 
-/* --- model.completed ------------------------------------------------------------------------------ */
+/* --- model.completed
+ * ------------------------------------------------------------------------------ */
 
 static bool part_kind_from(pw_str text, pw_part_kind *ret)
 {
@@ -242,13 +244,11 @@ static void count_streak(const pw_turn *turn, pw_call *call)
 {
     for (size_t i = 0; i < turn->call_count; i++) {
         const pw_call *before = &turn->calls[i];
-        if (before->closed &&
-            memcmp(&before->signature, &call->signature, sizeof(pw_hash)) == 0) {
-            const bool alike = before->streak > 0 &&
-                               memcmp(&before->streak_outcome, &before->outcome_hash,
-                                      sizeof(pw_hash)) == 0;
-            call->streak =
-                before->outcome == PW_OUTCOME_REPEATED || alike ? before->streak + 1 : 1;
+        if (before->closed && memcmp(&before->signature, &call->signature, sizeof(pw_hash)) == 0) {
+            const bool alike =
+                before->streak > 0 &&
+                memcmp(&before->streak_outcome, &before->outcome_hash, sizeof(pw_hash)) == 0;
+            call->streak = before->outcome == PW_OUTCOME_REPEATED || alike ? before->streak + 1 : 1;
             call->streak_outcome = before->outcome == PW_OUTCOME_REPEATED ? before->streak_outcome
                                                                           : before->outcome_hash;
             return;
@@ -320,7 +320,8 @@ static pw_status prepare_model(reader *r)
     return calls > 0 ? new_calls(r, message, calls) : PW_OK;
 }
 
-/* --- The small ones --------------------------------------------------------------------------------- */
+/* --- The small ones
+ * --------------------------------------------------------------------------------- */
 
 static pw_status prepare_attempt(reader *r)
 {
@@ -387,8 +388,8 @@ static pw_status prepare_started(reader *r)
 
 static pw_status new_operation(reader *r, const pw_call *call, pw_effects_class effects)
 {
-    if (effects == PW_EFFECTS_NONE || (r->p->receipt.outcome != PW_OUTCOME_DONE &&
-                                       r->p->receipt.outcome != PW_OUTCOME_UNKNOWN)) {
+    if (effects == PW_EFFECTS_NONE ||
+        (r->p->receipt.outcome != PW_OUTCOME_DONE && r->p->receipt.outcome != PW_OUTCOME_UNKNOWN)) {
         return PW_OK;
     }
     pw_operation *operation = PW_NEW(r->arena, pw_operation);
@@ -414,8 +415,8 @@ static pw_status prepare_receipt(reader *r)
     PW_TRY(keep_member(r, r->body, "name", &message->name));
     const pw_json *result = pw_json_get(r->body, "result");
     pw_effects_class effects = PW_EFFECTS_ONCE;
-    if (!result || !outcome_from(pw_json_text(pw_json_get(r->body, "outcome")),
-                                 &r->p->receipt.outcome)) {
+    if (!result ||
+        !outcome_from(pw_json_text(pw_json_get(r->body, "outcome")), &r->p->receipt.outcome)) {
         return corrupt(r, "it has no result or no outcome");
     }
     (void)pw_effects_from(pw_json_text(pw_json_get(r->body, "effects")), &effects);

@@ -1,19 +1,23 @@
 /*
- * A session in memory: its rooms, its step, its inputs. What follows from an input is decided in turn.c.
+ * A session in memory: its rooms, its step, its inputs. What follows from an input is decided in
+ * turn.c.
  *
- * A step: take a snapshot of both halves; let the input in; decide; on success free what was let go, on failure put the
- * snapshot back and free what was made. So a failed step leaves nothing behind, and the effects of a successful
- * one stay readable until the next.
+ * A step: take a snapshot of both halves; let the input in; decide; on success free what was let
+ * go, on failure put the snapshot back and free what was made. So a failed step leaves nothing
+ * behind, and the effects of a successful one stay readable until the next.
  */
 #include "core/fold.h"
 
 enum { TEXT_MAX = 1024 * 1024 }; /* of a streaming message kept for M2 and cancels */
 enum { GHOSTS_MAX = 64 };
-enum { ROOM_BLOCK_MAX = 8 * 1024 }; /* a room is one of many: what its newest block has left must not be much */
+enum {
+    ROOM_BLOCK_MAX = 8 * 1024
+}; /* a room is one of many: what its newest block has left must not be much */
 #define COUNTER_MAX (((uint64_t)1 << 24) - 1)
 #define COUNTER_REST (COUNTER_MAX - 4096)
 
-/* --- Rooms. ------------------------------------------------------------------------------------------ */
+/* --- Rooms.
+ * ------------------------------------------------------------------------------------------ */
 
 /* A test build allocates in small pieces, so that each of them can be made to fail. */
 #ifdef PW_TIGHT_ROOMS
@@ -80,7 +84,8 @@ static bool calls_are_out(const pw_session *s)
     return false; /* a running tool's turn is open: its room is not let go */
 }
 
-/* What was let go in a step that succeeded; the window's rooms wait for the calls that may read them. */
+/* What was let go in a step that succeeded; the window's rooms wait for the calls that may read
+ * them. */
 static void rooms_settle(pw_session *s)
 {
     s->fresh = NULL;
@@ -163,7 +168,8 @@ pw_status pw_list_reserve(pw_session *s, size_t more)
     return PW_OK;
 }
 
-/* --- Small things the other files need. --------------------------------------------------------------- */
+/* --- Small things the other files need.
+ * --------------------------------------------------------------- */
 
 pw_effect *pw_effect_add(pw_session *s, pw_effect_kind kind)
 {
@@ -184,7 +190,8 @@ pw_effect *pw_effect_add(pw_session *s, pw_effect_kind kind)
     return effect;
 }
 
-/* Ids are never reused within an epoch; a session that lives so long that they run short rests and is taken anew. */
+/* Ids are never reused within an epoch; a session that lives so long that they run short rests and
+ * is taken anew. */
 uint64_t pw_next_id(pw_session *s)
 {
     s->v.counter++;
@@ -199,7 +206,7 @@ static const char *const phase_lines[] = {
 #define PHASE_LINE(name, text, to) text " \xE2\x86\x92 " to,
     PW_PHASE_TABLE(PHASE_LINE)
 #undef PHASE_LINE
-    NULL,
+        NULL,
 };
 
 const char *const *pw_turn_transitions(void)
@@ -229,7 +236,8 @@ void pw_scratch_reset(pw_session *s)
     pw_arena_reset(&s->scratch);
 }
 
-/* --- Life. ---------------------------------------------------------------------------------------------- */
+/* --- Life.
+ * ---------------------------------------------------------------------------------------------- */
 
 pw_status pw_session_new(const pw_session_options *options, pw_session **ret)
 {
@@ -281,8 +289,8 @@ pw_status pw_session_fold(pw_session *s, const pw_record *record, pw_error *erro
 {
     PW_ASSERT(!s->v.opened);
     pw_arena_reset(&s->step);
-    const pw_arena_mark mark = s->d.newest ? pw_arena_mark_get(&s->d.newest->room->arena)
-                                           : (pw_arena_mark){0};
+    const pw_arena_mark mark =
+        s->d.newest ? pw_arena_mark_get(&s->d.newest->room->arena) : (pw_arena_mark){0};
     pw_durable saved = s->d;
     pw_prepared *prepared;
     pw_status status = pw_list_reserve(s, 1);
@@ -307,7 +315,8 @@ pw_status pw_session_fold(pw_session *s, const pw_record *record, pw_error *erro
     return PW_OK;
 }
 
-/* --- The step. -------------------------------------------------------------------------------------------- */
+/* --- The step.
+ * -------------------------------------------------------------------------------------------- */
 
 typedef struct snapshot {
     pw_durable d;
@@ -508,7 +517,8 @@ pw_status pw_session_step(pw_session *s, const pw_input *input, pw_effects *ret)
     return PW_OK;
 }
 
-/* --- Looking at it. ----------------------------------------------------------------------------------------- */
+/* --- Looking at it.
+ * ----------------------------------------------------------------------------------------- */
 
 static pw_str view_reason(const pw_session *s)
 {
@@ -530,8 +540,8 @@ static pw_str view_reason(const pw_session *s)
 pw_session_view pw_session_look(const pw_session *s)
 {
     const bool streaming = s->v.model.state == PW_LIVE_RUNNING;
-    const bool waiting = s->v.phase == PW_PHASE_WAITING ||
-                         (s->v.append.room && !s->v.append.in_flight);
+    const bool waiting =
+        s->v.phase == PW_PHASE_WAITING || (s->v.append.room && !s->v.append.in_flight);
     return (pw_session_view){
         .turn = s->d.turn.id,
         .state = waiting ? PW_TURN_WAITING : PW_TURN_RUNNING,
