@@ -363,9 +363,11 @@ static void on_async(uv_async_t *async)
     (void)async; /* it only ends the wait: notes are drained after uv_run */
 }
 
+/* uv_run calls this before it polls, and would then wait for other events with no timer left. */
 static void on_timer(uv_timer_t *timer)
 {
     ((pw_loop *)timer->data)->timer_at_ms = -1;
+    uv_stop(timer->loop);
 }
 
 static void arm_timer(pw_loop *loop)

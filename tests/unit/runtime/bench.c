@@ -124,6 +124,13 @@ pawl_doc *bench_wait(bench *b, const char *session, const char *id)
     pawl_error error = {0};
     int32_t code = pawl_wait(b->p, bench_str(session), bench_str(id), 20000, &turn, &error);
     if (code != PAWL_OK) {
+        char path[256];
+        pawl_doc *why = NULL;
+        snprintf(path, sizeof path, "/v1/sessions/%s/why", session);
+        if (pawl_read(b->p, bench_str(path), &why, NULL) == PAWL_OK) {
+            print_message("%s\n", pawl_doc_text(why).ptr);
+        }
+        pawl_doc_free(why);
         fail_msg("wait %s: %s: %s", id, pawl_status_name(code), error.message);
     }
     return turn;
