@@ -37,6 +37,16 @@ static size_t lively(const pw_pool *pool)
     return pool->threads - pool->stuck;
 }
 
+/* With the lock held. One thread at a time is woken: it wakes the next one when it finds more than it takes, so that many short
+ * calls given at once do not cost a wake-up each. */
+static void wake_one(pw_pool *pool)
+{
+    if (pool->idle > 0 && !pool->waking) {
+        pool->waking = true;
+        pthread_cond_signal(&pool->wanted);
+    }
+}
+
 static pw_run *take(pw_pool *pool)
 {
     pw_run *run = pool->first;
@@ -48,6 +58,9 @@ static pw_run *take(pw_pool *pool)
         pool->waiting--;
         run->queued = false;
         run->work_next = NULL;
+        if (pool->first != NULL) {
+            wake_one(pool);
+        }
     }
     return run;
 }
@@ -124,6 +137,7 @@ static void *thread_main(void *argument)
             pool->idle++;
             pthread_cond_wait(&pool->wanted, &pool->lock);
             pool->idle--;
+            pool->waking = false;
         }
     }
     pool->threads--;
@@ -195,7 +209,7 @@ pw_status pw_pool_give(pw_tool_runner *runner, pw_run *run, pw_error *error)
     }
     pool->last = run;
     pool->waiting++;
-    pthread_cond_signal(&pool->wanted);
+    wake_one(pool);
     pthread_mutex_unlock(&pool->lock);
     return PW_OK;
 }

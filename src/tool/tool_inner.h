@@ -76,6 +76,7 @@ typedef struct pw_pool {
     pw_worker *workers;          /* (lock) threads that live */
     pw_worker *gone;             /* (lock) threads to be joined */
     size_t threads, idle, stuck; /* (lock) */
+    bool waking;                 /* (lock) one was signalled and has not come yet */
     size_t cap;                  /* threads that are not stuck */
     bool stopping;               /* (lock) */
     bool deaf;                   /* (lock) the loop is gone: nobody may wake it */
