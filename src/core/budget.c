@@ -45,7 +45,8 @@ pw_status pw_bound_words(pw_session *s, pw_ending *ret, const char *reason, int6
     pw_buffer detail, text;
     pw_buffer_init_arena(&detail, &s->scratch, 4096);
     pw_buffer_init_arena(&text, &s->scratch, 4096);
-    (void)pw_buffer_format(&detail, "the turn reached its bound %s", reason);
+    (void)pw_buffer_add(&detail, PW_STR("the turn reached its bound "));
+    (void)pw_buffer_add(&detail, pw_str_from(reason));
     if (bound >= 0) {
         (void)pw_buffer_add(&detail, PW_STR(" ("));
         if (pw_str_is(PW_STR("max_cost_usd"), reason)) {
