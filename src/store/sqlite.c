@@ -14,8 +14,8 @@
 
 enum {
     WAIT_MS = 1000,         /* for locks, inside one execute */
-    CHECKPOINT_PAGES = 2000, /* of 4 KiB: 8 MiB of log */
-    RESTART_PAGES = 8000    /* 32 MiB: now readers are waited for, so that the log begins anew */
+    CHECKPOINT_PAGES = 1000, /* of 8 KiB: 8 MiB of log */
+    RESTART_PAGES = 4000    /* 32 MiB: now readers are waited for, so that the log begins anew */
 };
 
 /* --- the log */
@@ -51,7 +51,11 @@ static bool checkpoint_due(const sq_store *q)
 static pw_status begin(sq_store *q, pw_error *error)
 {
     int64_t end = sq_now_ms() + WAIT_MS;
-    pw_status status = sq_lock_write(&q->lock, WAIT_MS);
+    pw_status status = q->writer.db != NULL ? PW_OK : sq_writer_open(q, error);
+    if (status != PW_OK) {
+        return status;
+    }
+    status = sq_lock_write(&q->lock, WAIT_MS);
     if (status != PW_OK) {
         return PW_FAIL(error, status, "another process is writing to %s", q->path);
     }
@@ -75,7 +79,10 @@ static void rollback(sq_store *q)
     if (sqlite3_get_autocommit(q->writer.db) == 0) {
         sq_conn_step(q->writer.rollback);
     }
-    PW_ASSERT(sqlite3_get_autocommit(q->writer.db) != 0);
+    if (sqlite3_get_autocommit(q->writer.db) == 0) {
+        /* No memory even for that. Closing undoes it as well and needs none; the next transaction opens anew. */
+        sq_conn_close(&q->writer, false);
+    }
     sq_lock_write_end(&q->lock);
 }
 
@@ -506,6 +513,9 @@ static bool sq_changed(pw_store *store)
     sq_store *q = (sq_store *)store;
     if (q->read_only) {
         return true; /* no connection of its own to ask: look */
+    }
+    if (q->writer.db == NULL) {
+        return true;
     }
     if (checkpoint_due(q) && sq_lock_write(&q->lock, 0) == PW_OK) {
         checkpoint(q);

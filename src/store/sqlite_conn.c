@@ -129,6 +129,9 @@ pw_status sq_conn_open(sq_conn *c, const char *path, sq_mode mode, pw_error *err
     if (rc == SQLITE_OK) {
         rc = prepare(c, "rollback", &c->rollback);
     }
+    if (rc == SQLITE_OK && mode == SQ_WRITER) {
+        rc = prepare(c, "pragma data_version", &c->version);
+    }
     if (rc == SQLITE_OK && mode == SQ_WRITER && sqlite3_db_readonly(c->db, "main") == 1) {
         rc = SQLITE_READONLY;
     }

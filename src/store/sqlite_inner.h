@@ -92,6 +92,7 @@ typedef struct sq_store {
 
 extern const pw_backend sq_backend;
 void sq_store_free(sq_store *); /* the memory only */
+pw_status sq_writer_open(sq_store *, pw_error *); /* only connects: the file is prepared already */
 int64_t sq_log_size(const char *path); /* bytes of <path>-wal; 0 when it is not there */
 int sq_wal_hook(void *ctx, sqlite3 *, const char *name, int pages);
 

@@ -91,10 +91,10 @@ static bool still_there(const sq_lock *l)
            mine.st_dev == named.st_dev;
 }
 
-static pw_status lock_file_open(sq_lock *l, pw_error *error)
+static pw_status lock_file_open(sq_lock *l, mode_t mode, pw_error *error)
 {
     for (;;) {
-        l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, mode);
         if (l->fd < 0) {
             pw_status code = errno == EROFS || errno == EACCES || errno == EPERM ? PW_READ_ONLY
                              : errno == ENOSPC || errno == EDQUOT                ? PW_FULL
@@ -115,6 +115,16 @@ static pw_status lock_file_open(sq_lock *l, pw_error *error)
     }
 }
 
+/* A new store is its owner's alone; SQLite gives the files beside it the same rights. One that is there is left as it is, and not even
+ * opened: closing it would drop the locks that another connection of this process holds. */
+static void file_make(const char *database)
+{
+    const int fd = open(database, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        (void)close(fd); /* what goes wrong here SQLite finds again, and says */
+    }
+}
+
 pw_status sq_lock_open(sq_lock *l, const pw_allocator *a, pw_str database, bool read_only, pw_error *error)
 {
     static const char suffix[] = "-lock";
@@ -125,7 +135,18 @@ pw_status sq_lock_open(sq_lock *l, const pw_allocator *a, pw_str database, bool 
     }
     memcpy(l->path, database.ptr, database.len);
     memcpy(l->path + database.len, suffix, sizeof(suffix));
-    return read_only ? PW_OK : lock_file_open(l, error);
+    if (read_only) {
+        return PW_OK;
+    }
+    struct stat st;
+    l->path[database.len] = '\0'; /* the database's own */
+    const mode_t mode = stat(l->path, &st) == 0 ? st.st_mode & 0666 : 0600;
+    l->path[database.len] = suffix[0];
+    PW_TRY(lock_file_open(l, mode, error));
+    l->path[database.len] = '\0';
+    file_make(l->path);
+    l->path[database.len] = suffix[0];
+    return PW_OK;
 }
 
 pw_status sq_lock_write(sq_lock *l, int64_t wait_ms)

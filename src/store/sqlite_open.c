@@ -80,12 +80,13 @@ static int begin_patiently(sq_conn *c)
     return rc;
 }
 
+/* Pages of 8 KiB, where the file is made here: of the usual ones a third stays empty, two steps to each. */
 static int log_mode(sq_conn *c)
 {
     int64_t end = sq_now_ms() + OPEN_WAIT_MS;
     int rc;
     do {
-        rc = sq_conn_exec(c, "pragma journal_mode = wal");
+        rc = sq_conn_exec(c, "pragma page_size = 8192; pragma journal_mode = wal");
     } while ((rc & 0xff) == SQLITE_BUSY && sq_now_ms() < end);
     return rc;
 }
@@ -114,10 +115,16 @@ static pw_status prepare_file(sq_store *q, pw_error *error)
     return version_check(version, error);
 }
 
-static pw_status connect_writer(sq_store *q, pw_error *error)
+pw_status sq_writer_open(sq_store *q, pw_error *error)
 {
     PW_TRY(sq_conn_open(&q->writer, q->path, SQ_WRITER, error));
     sqlite3_wal_hook(q->writer.db, sq_wal_hook, q);
+    return PW_OK;
+}
+
+static pw_status connect_writer(sq_store *q, pw_error *error)
+{
+    PW_TRY(sq_writer_open(q, error));
     pw_status status = sq_lock_write(&q->lock, OPEN_WAIT_MS);
     if (status != PW_OK) {
         return PW_FAIL(error, status, "another process is writing to %s", q->path);
@@ -125,11 +132,7 @@ static pw_status connect_writer(sq_store *q, pw_error *error)
     status = prepare_file(q, error);
     sq_lock_write_end(&q->lock);
     PW_TRY(status);
-    int rc = sqlite3_prepare_v3(q->writer.db, "pragma data_version", -1, SQLITE_PREPARE_PERSISTENT,
-                                &q->writer.version, NULL);
-    if (rc == SQLITE_OK) {
-        rc = sq_conn_number(&q->writer, "pragma data_version", 0, &q->data_version);
-    }
+    int rc = sq_conn_number(&q->writer, "pragma data_version", 0, &q->data_version);
     return rc == SQLITE_OK ? PW_OK : sq_trouble(&q->writer, rc, error);
 }
 

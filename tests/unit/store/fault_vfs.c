@@ -195,8 +195,31 @@ static int v_open(sqlite3_vfs *v, const char *name, sqlite3_file *f, int flags, 
     return rc;
 }
 
+static sqlite3_mem_methods real_memory;
+
+static void *m_alloc(int size)
+{
+    return fails(FAULT_MEMORY) ? NULL : real_memory.xMalloc(size);
+}
+
+static void *m_resize(void *ptr, int size)
+{
+    return fails(FAULT_MEMORY) ? NULL : real_memory.xRealloc(ptr, size);
+}
+
 int fault_vfs_register(void)
 {
+    sqlite3_mem_methods memory;
+    int rc = sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real_memory);
+    memory = real_memory;
+    memory.xMalloc = m_alloc;
+    memory.xRealloc = m_resize;
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_config(SQLITE_CONFIG_MALLOC, &memory);
+    }
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
     real_vfs = sqlite3_vfs_find(NULL);
     vfs = *real_vfs;
     vfs.zName = "fault";

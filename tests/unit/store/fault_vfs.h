@@ -15,7 +15,8 @@ enum {
     FAULT_SYNC = 8,
     FAULT_TRUNCATE = 16,
     FAULT_SHM = 32,
-    FAULT_ANY = 63
+    FAULT_ANY = 63,
+    FAULT_MEMORY = 64 /* SQLite's own allocations */
 };
 
 typedef struct fault_vfs {
@@ -32,7 +33,7 @@ typedef struct fault_vfs {
 
 extern fault_vfs fault_plan;
 
-int fault_vfs_register(void); /* SQLITE_OK */
+int fault_vfs_register(void); /* SQLITE_OK; before SQLite is used at all */
 void fault_vfs_clear(void);   /* nothing fails any more; counts from 0 */
 
 #endif

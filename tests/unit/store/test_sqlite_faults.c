@@ -41,6 +41,9 @@ static void typed(const pw_op *op)
     case PW_CORRUPT: /* a page that could not be read whole */
     case PW_READ_ONLY:
         break;
+    case PW_NOMEM:
+        assert_true((fault_plan.what & FAULT_MEMORY) != 0);
+        break;
     default:
         print_error("untyped: %d %s\n", op->status, op->error.message);
         fail();
@@ -219,7 +222,8 @@ static bool round_of(unsigned what, uint64_t at, bool forever, bool full, bool t
         }
     } else {
         assert_null(k.store);
-        assert_true(status == PW_IO || status == PW_FULL || status == PW_LOCKED || status == PW_CORRUPT);
+        assert_true(status == PW_IO || status == PW_FULL || status == PW_LOCKED || status == PW_CORRUPT ||
+                    (what == FAULT_MEMORY && status == PW_NOMEM));
         assert_int_equal(error.code, status);
     }
     bool failed = fault_plan.failed > 0;
@@ -235,6 +239,17 @@ static bool round_of(unsigned what, uint64_t at, bool forever, bool full, bool t
     pw_arena_free(&k.arena);
     kit_dir_remove(k.dir);
     return failed;
+}
+
+/* There are thousands of allocations, most of them alike: every 11th, and another 11th each run would be the same. */
+static void test_J4_sqlite_runs_out_of_memory(void **state)
+{
+    uint64_t at = 1;
+    (void)state;
+    while (round_of(FAULT_MEMORY, at, at % 2 == 0, false, false)) {
+        at += 11;
+    }
+    print_message("          %llu places\n", (unsigned long long)at);
 }
 
 static void sweep(unsigned what, bool forever, bool full, bool torn)
@@ -329,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_J4_reads_fail_for_ever),
         cmocka_unit_test(test_J4_a_shared_page_fails_once),
         cmocka_unit_test(test_J4_anything_fails_for_ever),
+        cmocka_unit_test(test_J4_sqlite_runs_out_of_memory),
         cmocka_unit_test_setup_teardown(test_one_sync_a_commit, kit_setup, kit_teardown),
         cmocka_unit_test_setup_teardown(test_case_I3_a_full_batch_is_run_one_by_one, kit_setup,
                                         kit_teardown),
