@@ -254,18 +254,23 @@ static pw_status close_not_run(pw_session *s, size_t i, const pw_ending *ending)
 static bool is_unknown(const pw_session *s, size_t i)
 {
     const pw_call *call = &s->d.turn.calls[i];
-    const pw_effects_class effects = effects_of(s, call);
+    const pw_tool_declaration *tool = NULL;
+    pw_effects_class effects = PW_EFFECTS_ONCE;
+    const bool there = pw_call_tool(s, call->part->name, &tool, &effects);
     if (s->v.live[i].state != PW_LIVE_IDLE) {
         return false;
     }
     if (call->intents > 0) {
         return true;
     }
-    const bool had_intent =
-        s->v.pinned && pw_definition_tool(s->v.pinned, call->part->name) &&
-        pw_definition_tool(s->v.pinned, call->part->name)->effects == PW_EFFECTS_ONCE;
-    if (effects == PW_EFFECTS_ONCE && call->perhaps > 0 && !had_intent) {
-        return true; /* it was declared milder when it was begun, so it has no intent (C7) */
+    /* A tool that the start did not know never ran. */
+    if (tool && call->perhaps > 0) {
+        if (effects == PW_EFFECTS_ONCE && tool->effects != PW_EFFECTS_ONCE) {
+            return true; /* it was declared milder when it was begun, so it has no intent (C7) */
+        }
+        if (effects == PW_EFFECTS_IDEMPOTENT && !there) {
+            return true; /* it is gone today: nothing can run it again with its key (C7) */
+        }
     }
     return s->d.turn.damaged && effects != PW_EFFECTS_NONE;
 }

@@ -438,6 +438,57 @@ static void test_C7_from_once_to_none_is_still_not_run_again(void **state)
     }
 }
 
+/* Gone today, but begun before the crash: its receipt may not say that it was not run (D4). */
+static void test_C7_a_tool_gone_today_that_may_have_run_is_unknown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *effects, *outcome;
+    } cases[] = {
+        {"none", "\"malformed\""},
+        {"idempotent", "\"unknown\""},
+        {"once", "\"unknown\""},
+        {"transactional", "\"malformed\""}, /* rolled back: it did not run */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        harness h;
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"},"
+                 "\"tools\":[{\"name\":\"t\",\"effects\":\"%s\"}]}",
+                 cases[i].effects);
+        begin_as(&h, text);
+        h_call(&h, "t", "{}");
+        h_commit_all(&h);
+        assert_true(h.tool_count == 1 || h.transact);
+        h.today = h_definition(
+            &h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"}}");
+        h_crash(&h, PW_CAUSE_RECOVERY);
+        h_inbox(&h);
+        h_commit_all(&h);
+        h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", cases[i].outcome);
+        assert_int_equal(h.model_count, 2);
+        h_free(&h);
+    }
+}
+
+/* A name that the start did not know never ran, however often its process died. */
+static void test_F3_a_tool_that_never_was_is_not_unknown_after_a_crash(void **state)
+{
+    (void)state;
+    harness h;
+    begin(&h);
+    pw_part parts[2] = {h_call_part("a", "buy", "{}"), h_call_part("b", "nothing", "{}")};
+    h_calls(&h, parts, 2);
+    h_commit(&h);
+    h_commit_transact(&h, "1");
+    h_crash(&h, PW_CAUSE_RECOVERY);
+    h_inbox(&h);
+    h_commit_all(&h);
+    h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", "\"malformed\"");
+    h_free(&h);
+}
+
 static void test_F4_third_is_not_run_and_fifth_fails(void **state)
 {
     (void)state;
@@ -647,6 +698,8 @@ int main(void)
         cmocka_unit_test(test_C7_a_tool_gone_today_is_a_protocol_failure),
         cmocka_unit_test(test_C7_effects_are_the_stricter_of_start_and_today),
         cmocka_unit_test(test_C7_from_once_to_none_is_still_not_run_again),
+        cmocka_unit_test(test_C7_a_tool_gone_today_that_may_have_run_is_unknown),
+        cmocka_unit_test(test_F3_a_tool_that_never_was_is_not_unknown_after_a_crash),
         cmocka_unit_test(test_F4_third_is_not_run_and_fifth_fails),
         cmocka_unit_test(test_F4_the_same_bad_call_is_told_at_3_and_fails_at_5),
         cmocka_unit_test(test_F4_other_outcome_other_call_or_a_gap_begin_anew),
