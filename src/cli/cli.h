@@ -58,6 +58,7 @@ typedef struct cli {
     const char **arguments;
     size_t argument_count;
     bool json, color; /* color: on the terminal that notes go to */
+    bool no_agents;   /* open without them: their files are at fault, and that was said */
     char agent[256];  /* of -a, when it was a folder */
 } cli;
 

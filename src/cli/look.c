@@ -282,6 +282,10 @@ static int inspect(cli *c, const char *what, bool read_only)
     pawl_error error = {0};
     pawl_doc *report = NULL;
     pawl *p = cli_open(c, read_only, &status);
+    if (!p && status == CLI_USAGE) { /* agents' files that are at fault hide nothing else */
+        c->no_agents = true;
+        p = cli_open(c, read_only, &status);
+    }
     if (!p) {
         return status;
     }
@@ -289,7 +293,7 @@ static int inspect(cli *c, const char *what, bool read_only)
     if (code != PAWL_OK) {
         status = cli_fail(c, code, &error, NULL);
     } else {
-        status = cli_is(cli_get(report, "ok"), "true") ? CLI_DONE : CLI_FAILED;
+        status = cli_is(cli_get(report, "ok"), "true") && !c->no_agents ? CLI_DONE : CLI_FAILED;
     }
     if (report && c->json) {
         printf("%s\n", pawl_doc_text(report).ptr);
@@ -330,12 +334,9 @@ int cli_agents_check(cli *c)
     }
     for (size_t i = 0; !c->json && cli_get(report, "agents.%zu", i).ptr; i++) {
         pawl_str hash = cli_get(report, "agents.%zu.hash", i);
-        size_t tools = 0;
-        while (cli_get(report, "agents.%zu.tools.%zu", i, tools).ptr) {
-            tools++;
-        }
+        pawl_str tools = cli_get(report, "agents.%zu.tools", i);
         cell(cli_get(report, "agents.%zu.name", i), 20);
-        printf("%.12s  %zu tool%s\n", hash.ptr ? hash.ptr : "", tools, tools == 1 ? "" : "s");
+        printf("%.12s  %.*s tool%s\n", hash.ptr ? hash.ptr : "", (int)tools.len, tools.ptr ? tools.ptr : "", cli_is(tools, "1") ? "" : "s");
     }
     size_t problems = 0;
     for (pawl_str line; (line = cli_get(report, "problems.%zu", problems)).ptr; problems++) {

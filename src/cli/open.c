@@ -81,7 +81,8 @@ int cli_fail(const cli *c, int32_t code, const pawl_error *error, const char *wh
     const char *message = error && error->message[0] ? error->message : pawl_status_name(code);
     fprintf(stderr, "pawl: %s%s", what ? what : "", what ? ": " : "");
     cli_write(stderr, cli_str(message), isatty(STDERR_FILENO));
-    fprintf(stderr, "%s\n", advice(code));
+    bool agent = code == PAWL_INVALID && strncmp(message, "agent:", 6) == 0;
+    fprintf(stderr, "%s\n", agent ? "; -a FOLDER, --agents DIR or PAWL_AGENTS say where agents are" : advice(code));
     return cli_exit_of(code);
 }
 
@@ -142,10 +143,20 @@ static bool say_problems(const char *folder)
     return count > 0;
 }
 
+/* Both may be at fault; the store's is told first. Looking creates nothing. */
+static bool store_is_at_fault(const cli *c, bool read_only)
+{
+    pawl_options options = {.size = sizeof(options), .store = cli_str(c->option[CLI_store]), .flags = PAWL_OPEN_READ_ONLY};
+    pawl *p = NULL;
+    int32_t code = pawl_open(&options, &p, NULL);
+    pawl_close(p);
+    return code != PAWL_OK && (read_only || code != PAWL_NOT_FOUND); /* a missing one is made, where it may be */
+}
+
 pawl *cli_open(cli *c, bool read_only, int *ret_status)
 {
     unsigned takes = c->command->options;
-    const char *folder = takes & CLI_BIT(agents) ? agents_folder(c) : NULL;
+    const char *folder = takes & CLI_BIT(agents) && !c->no_agents ? agents_folder(c) : NULL;
     pawl_options options = {.size = sizeof(options),
                             .store = cli_str(c->option[CLI_store]),
                             .agents = cli_str(folder),
@@ -153,12 +164,14 @@ pawl *cli_open(cli *c, bool read_only, int *ret_status)
     pawl *p = NULL;
     pawl_error error = {0};
     int32_t code = pawl_open(&options, &p, &error);
-    if (code == PAWL_OK) {
-        return p;
+    bool agents = (code == PAWL_INVALID || code == PAWL_NOT_FOUND) && folder && !store_is_at_fault(c, read_only);
+    if (agents && say_problems(folder)) {
+        *ret_status = CLI_USAGE;
+    } else if (code != PAWL_OK) {
+        code = code == PAWL_NOT_FOUND ? PAWL_UNAVAILABLE : code; /* of a store, that is what it means */
+        *ret_status = cli_fail(c, code, &error, NULL);
     }
-    bool told = (code == PAWL_INVALID || code == PAWL_NOT_FOUND) && say_problems(folder);
-    *ret_status = told ? CLI_USAGE : cli_fail(c, code, &error, NULL);
-    return NULL;
+    return p;
 }
 
 const char *cli_agent_name(cli *c, pawl *p)

@@ -25,6 +25,7 @@ typedef struct run {
     char turn[80];           /* once known */
     pawl_events *events;
     cli_teller teller;
+    char told_reason[32];
     int interrupts_done;
     int64_t next_check_ms;
     bool ended, withdrawn;
@@ -146,6 +147,20 @@ static void on_event(run *r, const pawl_event *e)
     pawl_doc_free(data);
 }
 
+/* Why it has not begun, said once for each cause (case P2). */
+static void say_why_not_begun(run *r)
+{
+    pawl_doc *why = NULL;
+    if (cli_read(r->p, &why, NULL, "/v1/sessions/%s/why", r->session) == PAWL_OK) {
+        pawl_str reason = cli_get(why, "reason"), words = cli_get(why, "words");
+        if (reason.ptr && !cli_is(reason, r->told_reason)) {
+            snprintf(r->told_reason, sizeof(r->told_reason), "%.*s", (int)reason.len, reason.ptr);
+            cli_note(&r->teller, "… %.*s", (int)words.len, words.ptr ? words.ptr : "");
+        }
+    }
+    pawl_doc_free(why);
+}
+
 /* Where the message stands; a withdrawn one tells no event. */
 static void check_message(run *r)
 {
@@ -160,6 +175,9 @@ static void check_message(run *r)
         r->ended = r->ended || cli_is(disposition, "answered");
     }
     pawl_doc_free(message);
+    if (!r->turn[0] && !r->withdrawn) {
+        say_why_not_begun(r);
+    }
 }
 
 /* The first asks for a cancel, durably; the second leaves. */
@@ -266,6 +284,36 @@ static int32_t find_open(run *r, pawl_error *error)
     return code;
 }
 
+/* Is there anybody who could do it? Asked before anything is written: a message that nobody takes would wait for ever. */
+static bool can_be_done(run *r, int *ret_status)
+{
+    pawl_doc *agents = NULL, *session = NULL;
+    bool any = false, known = false, alive = false;
+    pawl_str agent = {NULL, 0};
+    if (cli_read(r->p, &session, NULL, "/v1/sessions/%s", r->session) == PAWL_OK) {
+        agent = cli_get(session, "agent");
+        alive = cli_is(cli_get(session, "owner.alive"), "true");
+    }
+    if (cli_read(r->p, &agents, NULL, "/v1/agents?limit=200") == PAWL_OK) {
+        pawl_str name;
+        for (size_t i = 0; (name = cli_get(agents, "items.%zu.name", i)).ptr; i++) {
+            any = true;
+            known = known || (name.len == agent.len && memcmp(name.ptr, agent.ptr, name.len) == 0);
+        }
+        known = known || cli_get(agents, "next_cursor").ptr; /* more than one page: not looked through */
+    }
+    bool can = alive || (any && (!agent.ptr || known));
+    if (!can && !any) {
+        *ret_status = cli_usage(r->c, "there are no agents here: -a FOLDER, --agents DIR or PAWL_AGENTS say where they are");
+    } else if (!can) {
+        *ret_status = cli_usage(r->c, "session %s is agent %.*s's, which is not here: --agents DIR says where it is", r->session,
+                                (int)agent.len, agent.ptr);
+    }
+    pawl_doc_free(agents);
+    pawl_doc_free(session);
+    return can;
+}
+
 static int32_t take(run *r, pawl_error *error)
 {
     pawl_start_options start = {.size = sizeof(start), .session = session_of(r), .take_over = r->c->option[CLI_take_over] != NULL};
@@ -307,6 +355,10 @@ static int run_turn(run *r, pawl_str prompt)
 {
     pawl_error error = {0};
     pawl_doc *recorded = NULL;
+    int status = CLI_DONE;
+    if (!can_be_done(r, &status)) {
+        return status;
+    }
     int32_t code = begin_following(r, &error);
     if (code != PAWL_OK) {
         return cli_fail(r->c, code, &error, NULL);
@@ -316,7 +368,7 @@ static int run_turn(run *r, pawl_str prompt)
         return prompt.len > 0 ? cli_fail(r->c, code, &error, NULL) : no_prompt(r, code, &error);
     }
     if (recorded) {
-        int status = cli_tell_turn(&r->teller, recorded, true);
+        status = cli_tell_turn(&r->teller, recorded, true);
         pawl_doc_free(recorded);
         return status;
     }
@@ -326,6 +378,7 @@ static int run_turn(run *r, pawl_str prompt)
             return cli_fail(r->c, code, &error, NULL);
         }
         cli_signals();
+        r->next_check_ms = cli_now_ms() + CHECK_MS;
         follow(r);
     }
     return r->status >= 0 ? r->status : finish(r);
