@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GROUP_MAX = 65536, CHECKPOINT_PAGES = 2000 };
+enum { GROUP_MAX = 65536, CHECKPOINT_PAGES = 1000 };
 
 typedef struct row {
     sqlite3_int64 numbers[4]; /* session, seq, epoch, at */
@@ -34,7 +34,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static const char schema[] = "pragma journal_mode = wal; pragma synchronous = full; pragma cache_size = -4096;"
+static const char schema[] = "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma cache_size = -4096;"
                              "create table journal(pos integer primary key, session integer not null, seq integer not null, "
                              "epoch integer not null, at integer not null, kind text not null, turn text not null, "
                              "step text not null, body text not null);"
