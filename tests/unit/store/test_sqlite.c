@@ -336,16 +336,16 @@ static void damage(kit *k, const char *table)
     sqlite3 *db;
     sqlite3_stmt *s;
     assert_int_equal(sqlite3_open(path_of(k), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "select rootpage from sqlite_master where name = ?1", -1, &s, NULL),
+    assert_int_equal(sqlite3_prepare_v2(db, "select rootpage, page_size from sqlite_master, pragma_page_size where name = ?1", -1, &s, NULL),
                      SQLITE_OK);
     sqlite3_bind_text(s, 1, table, -1, SQLITE_STATIC);
     assert_int_equal(sqlite3_step(s), SQLITE_ROW);
-    long page = (long)sqlite3_column_int64(s, 0);
+    long page = (long)sqlite3_column_int64(s, 0), size = (long)sqlite3_column_int64(s, 1);
     sqlite3_finalize(s);
     sqlite3_close(db);
     FILE *f = fopen(path_of(k), "r+b");
-    fseek(f, (page - 1) * 4096, SEEK_SET);
-    for (int i = 0; i < 4096; i++) {
+    fseek(f, (page - 1) * size, SEEK_SET);
+    for (long i = 0; i < size; i++) {
         fputc(0xA5, f);
     }
     fclose(f);
