@@ -202,7 +202,6 @@ static void open_seat(pw_loop *loop, pw_seat *seat, seat_load *load)
     load->inbox = (pw_given){.input = {.kind = PW_IN_INBOX, .inbox = load->ops[0].inbox.inbox},
                              .used = load_used};
     seat->inbox_more = load->ops[0].inbox.inbox.more;
-    seat->looked_n = load->ops[0].inbox.inbox.looked_n;
     pw_seat_give(loop, seat, &load->opened);
     pw_seat_give(loop, seat, &load->inbox);
     while (kept) {

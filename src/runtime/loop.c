@@ -281,6 +281,9 @@ static void step_seat(pw_loop *loop, pw_seat *seat)
         if (!step(loop, seat, &given->input)) {
             break;
         }
+        if (given->input.kind == PW_IN_INBOX) { /* what still waits to be stepped is not seen */
+            seat->looked_n = given->input.inbox.looked_n;
+        }
         seat->first = given->next;
         if (!seat->first) {
             seat->last = NULL;

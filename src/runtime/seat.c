@@ -365,7 +365,6 @@ static void act_inbox(pw_loop *loop, pw_note *note)
         pw_seat_give(loop, seat, &seat->append_given);
     }
     seat->inbox_more = mine->op.inbox.inbox.more;
-    seat->looked_n = mine->op.inbox.inbox.looked_n;
     seat->inbox_given = (pw_given){.input = {.kind = PW_IN_INBOX, .inbox = mine->op.inbox.inbox},
                                    .used = inbox_used};
     pw_seat_give(loop, seat, &seat->inbox_given);

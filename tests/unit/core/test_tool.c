@@ -461,8 +461,8 @@ static void test_C7_a_tool_gone_today_that_may_have_run_is_unknown(void **state)
         h_call(&h, "t", "{}");
         h_commit_all(&h);
         assert_true(h.tool_count == 1 || h.transact);
-        h.today = h_definition(
-            &h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"}}");
+        h.today =
+            h_definition(&h, "{\"name\":\"a\",\"model\":{\"provider\":\"p\",\"name\":\"m\"}}");
         h_crash(&h, PW_CAUSE_RECOVERY);
         h_inbox(&h);
         h_commit_all(&h);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/id.h"
-#include "runtime/runtime.h"
+#include "runtime/loop.h"
 #include "store/backend.h"
 
 /* --- The store --- */
@@ -283,6 +283,161 @@ static void test_a_submit_waits_for_a_full_store_and_is_then_admitted_a2(void **
     bench_end(&b);
 }
 
+/* --- A message that comes as its session rests --- */
+
+typedef struct holding {
+    pw_store store; /* first: it is one */
+    pw_store *inner;
+    atomic_int hold_end, hold_look;
+    uv_sem_t end_held, end_goes, look_held, look_goes;
+    atomic_llong session_id;
+} holding;
+
+static void holding_execute(pw_store *store, pw_op *ops, size_t total)
+{
+    holding *h = (holding *)(void *)store;
+    for (size_t i = 0; i < total; i++) {
+        pw_op *op = &ops[i];
+        bool ends = op->kind == PW_OP_APPEND && op->append.append->turn_ended_seq > 0;
+        if (ends && atomic_exchange(&h->hold_end, 0)) {
+            atomic_store(&h->session_id, op->append.session_id);
+            uv_sem_post(&h->end_held);
+            uv_sem_wait(&h->end_goes);
+        }
+        pw_store_execute(h->inner, op, 1);
+        if (op->kind == PW_OP_INBOX && atomic_exchange(&h->hold_look, 0)) {
+            uv_sem_post(&h->look_held);
+            uv_sem_wait(&h->look_goes);
+        }
+    }
+}
+
+static bool holding_changed(pw_store *store)
+{
+    return pw_store_changed(((holding *)(void *)store)->inner);
+}
+
+static int holding_alive(pw_store *store, const pw_owner_id *id)
+{
+    return pw_store_owner_alive(((holding *)(void *)store)->inner, id);
+}
+
+static pw_store_traits holding_traits(const pw_store *store)
+{
+    return pw_store_traits_get(((const holding *)(const void *)store)->inner);
+}
+
+static void holding_close(pw_store *store)
+{
+    pw_store_close(((holding *)(void *)store)->inner);
+}
+
+static const pw_backend holding_backend = {.execute = holding_execute,
+                                           .changed = holding_changed,
+                                           .owner_alive = holding_alive,
+                                           .traits = holding_traits,
+                                           .close = holding_close};
+
+static int32_t hang(pawl_call *call, void *ctx)
+{
+    uv_sem_t *sems = ctx;
+    uv_sem_post(&sems[0]);
+    uv_sem_wait(&sems[1]);
+    return pawl_call_return(call, S("1"));
+}
+
+typedef struct stop_note { /* keeps the loop thread in its act */
+    pw_note note;
+    uv_sem_t there, goes;
+} stop_note;
+
+static void act_stopped(pw_loop *loop, pw_note *note)
+{
+    (void)loop;
+    stop_note *stop = (stop_note *)(void *)note;
+    uv_sem_post(&stop->there);
+    uv_sem_wait(&stop->goes);
+}
+
+static void stop_loop(pw_loop *loop, stop_note *stop)
+{
+    stop->note.act = act_stopped;
+    uv_sem_init(&stop->there, 0);
+    uv_sem_init(&stop->goes, 0);
+    pw_loop_tell(loop, &stop->note);
+    uv_sem_wait(&stop->there);
+}
+
+typedef struct newest {
+    pw_loop *loop;
+    pw_note *before;
+} newest;
+
+static int has_news(void *ctx)
+{
+    newest *n = ctx;
+    return atomic_load(&n->loop->notes) != n->before;
+}
+
+/* The answer to the last append and an inbox with a new message in it reach the loop in one round, in that order: the machine rests
+ * before it has seen the message, so the row may not be let go as if it had. */
+static void test_a_message_not_yet_stepped_keeps_its_wake_a7(void **state)
+{
+    (void)state;
+    bench b;
+    holding h = {.store = {.backend = &holding_backend}};
+    uv_sem_t sems[2];
+    stop_note stop;
+    char turn[80];
+    bench_begin(&b, "sqlite");
+    bench_open(&b);
+    h.inner = b.p->store;
+    b.p->store = &h.store;
+    assert_true(uv_sem_init(&sems[0], 0) == 0 && uv_sem_init(&sems[1], 0) == 0);
+    assert_true(uv_sem_init(&h.end_held, 0) == 0 && uv_sem_init(&h.end_goes, 0) == 0);
+    assert_true(uv_sem_init(&h.look_held, 0) == 0 && uv_sem_init(&h.look_goes, 0) == 0);
+    bench_tool(&b, "hang", PAWL_ONCE, hang, sems, 0);
+    bench_agent(&b,
+                "[{\"when\":{\"last\":\"go\"},\"calls\":[{\"name\":\"hang\",\"arguments\":{}}]},"
+                "{\"text\":\"done\"}]",
+                "[{\"name\":\"hang\",\"kind\":\"native\"}]", NULL);
+    bench_start(&b);
+    pw_loop *loop = pw_loop_of(b.p);
+    assert_int_equal(bench_submit(&b, "s", "r1", "go"), PAWL_OK);
+    uv_sem_wait(&sems[0]);
+    bench_turn_id(&b, "s", "r1", turn);
+    atomic_store(&h.hold_end, 1);
+    assert_int_equal(pawl_cancel(b.p, S("s"), bench_str(turn), NULL), PAWL_OK);
+    uv_sem_wait(&h.end_held); /* it was aborted; the writer stands before the commit of its end */
+    bench other = b;
+    bench_open(&other);
+    assert_int_equal(bench_submit(&other, "s", "r2", "more"), PAWL_OK);
+    bench_close(&other);
+    atomic_store(&h.hold_look, 1);
+    pw_loop_hint(loop, atomic_load(&h.session_id), NULL, 0);
+    uv_sem_wait(&h.look_held); /* it has seen r2 */
+    stop_loop(loop, &stop);
+    uv_sem_post(&h.end_goes);
+    assert_int_equal(bench_submit(&b, "t", "r1", "more"), PAWL_OK); /* behind it in the writer */
+    newest n = {.loop = loop, .before = atomic_load(&loop->notes)};
+    uv_sem_post(&h.look_goes);
+    bench_until(has_news, &n);
+    uv_sem_post(&stop.goes);
+    pawl_doc *doc = bench_wait(&b, "s", "r2");
+    bench_expect(doc, "state", "completed");
+    pawl_doc_free(doc);
+    uv_sem_post(&sems[1]);
+    bench_end(&b);
+    uv_sem_destroy(&stop.there);
+    uv_sem_destroy(&stop.goes);
+    uv_sem_destroy(&sems[0]);
+    uv_sem_destroy(&sems[1]);
+    uv_sem_destroy(&h.end_held);
+    uv_sem_destroy(&h.end_goes);
+    uv_sem_destroy(&h.look_held);
+    uv_sem_destroy(&h.look_goes);
+}
+
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
         {#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"}
@@ -293,6 +448,7 @@ int main(void)
         BOTH(test_every_turn_ends_on_a_store_that_fails_at_random_j4),
         BOTH(test_a_process_whose_row_is_gone_joins_anew_and_goes_on_j2),
         BOTH(test_a_submit_waits_for_a_full_store_and_is_then_admitted_a2),
+        cmocka_unit_test(test_a_message_not_yet_stepped_keeps_its_wake_a7),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
