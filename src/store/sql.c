@@ -348,18 +348,27 @@ static bool append_first(pw_sql_run *run, pw_sql_statement *ret)
     return emit(run, ret, PW_SQL_APPEND_FIRST_CONSUMES);
 }
 
-static bool append_why(pw_sql_run *run, pw_sql_statement *ret)
+static bool ask_why(pw_sql_run *run, pw_sql_statement *ret)
 {
-    run->refused = !run->blind && run->changed == 0;
-    if (!run->refused) {
-        return false;
-    }
     named x = list_consumed(run, -1);
     p_i64(run, run->op->append.session_id);
     p_str(run, run->list);
     p_u64(run, x.low);
     p_u64(run, x.high);
+    p_u64(run, run->op->append.append->records[0].seq);
     return emit(run, ret, PW_SQL_APPEND_WHY);
+}
+
+static bool append_why(pw_sql_run *run, pw_sql_statement *ret)
+{
+    run->refused = !run->blind && run->changed == 0;
+    return run->refused && ask_why(run, ret);
+}
+
+static bool append_why_last(pw_sql_run *run, pw_sql_statement *ret)
+{
+    run->refused = run->refused || run->blind; /* until its row says otherwise */
+    return run->blind && ask_why(run, ret);
 }
 
 static bool append_more(pw_sql_run *run, pw_sql_statement *ret)
@@ -650,7 +659,8 @@ static const step_fn *const programs[] = {
     [PW_OP_TAKE] = PROGRAM(take_before, take_update, take_after, take_bury),
     [PW_OP_RELEASE] = PROGRAM(release),
     [PW_OP_APPEND] = PROGRAM(append_first, append_why, append_more, append_claim, append_settle,
-                             append_cancels, append_turn, append_blob, append_head),
+                             append_cancels, append_turn, append_blob, append_head,
+                             append_why_last),
     [PW_OP_OWNERS] = PROGRAM(owners_read),
     [PW_OP_DUE] = PROGRAM(due_rows, due_next),
     [PW_OP_SESSION] = PROGRAM(session_read),

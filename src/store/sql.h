@@ -5,8 +5,8 @@
  * All conditions live in the statements and none is an error, so a refused operation changes nothing and disturbs no neighbour
  * in the same transaction: an append's first insert carries every condition, each later statement asks
  * whether that row is there, and the reason of a refusal is read only then. A host says after each statement how many
- * rows it changed, which spares the rest of a refused operation; one that cannot look between statements is `blind`
- * and gets texts that ask again for themselves.
+ * rows it changed, which spares the rest of a refused operation. Appends, which are nearly everything, may also be run by a host
+ * that cannot look between statements (`blind`): it asks for all of them first, and the last one reads what became of them.
  *
  * Parameters are text or integers (a host that only has text prints them); they are numbered ?1, ?2 … in the texts, which
  * are constants named by id, so that a host prepares each once.
@@ -116,7 +116,7 @@ typedef struct pw_sql_run {
     size_t step, index;
     bool again;          /* the same step once more */
     /* What a host may know and set after pw_sql_start. */
-    bool blind;          /* it cannot say how many rows a statement changed before it runs the next */
+    bool blind;          /* APPEND: it cannot say how many rows a statement changed before it asks for the next */
     bool calm;           /* this session's crash count is 0 under this epoch: spares a statement per receipt */
     bool follows;        /* the append's first seq is the last one + 1: spares looking for a gap */
     pw_sql_id id;        /* of the statement under way */

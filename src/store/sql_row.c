@@ -175,6 +175,10 @@ static pw_status why_row(pw_sql_run *run, const pw_sql_value *c)
     const pw_append *a = op->append.append;
     pw_error *error = &run->op->error;
     uint64_t first = a->records[0].seq;
+    if (run->blind && c[4].type != PW_SQL_NULL && u64(&c[4]) == op->append.epoch) {
+        run->refused = false; /* its first row is there, so all of it is */
+        return PW_OK;
+    }
     if (u64(&c[0]) != op->append.epoch || c[1].text.len == 0) {
         return PW_OK; /* fenced: the result says so */
     }

@@ -161,7 +161,8 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
     [PW_SQL_APPEND_WHY] =
         "select s.epoch, s.owner, (select max(j.seq) from pawl_journal j where j.session = s.id), "
         "(select count(*) from pawl_inbox where session = s.id and n between ?3 and ?4 "
-        "and disposition = 0 and ?2 like '%,' || n || ',%') from pawl_sessions s where s.id = ?1",
+        "and disposition = 0 and ?2 like '%,' || n || ',%'), (select j.epoch from pawl_journal j "
+        "where j.session = s.id and j.seq = ?5) from pawl_sessions s where s.id = ?1",
     [PW_SQL_OWNERS] = "select id, beat, address, at from pawl_owners order by at, id",
     [PW_SQL_DUE] =
         "select " SESSION_COLUMNS " from pawl_sessions s where s.wake_at <= ?1 "
