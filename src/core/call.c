@@ -506,9 +506,12 @@ static pw_status decide(pw_session *s, size_t i, pw_progress *progress)
     if (call->streak >= 2) {
         return refuse_repeated(s, i);
     }
-    PW_TRY(pw_call_check(s, call->part, &s->scratch, &code, &result));
-    if (code) {
-        return refuse_malformed(s, i, code, result);
+    if (!live_of(s, i)->fits) { /* once: it is decided on again when the append under way is durable */
+        PW_TRY(pw_call_check(s, call->part, &s->scratch, &code, &result));
+        if (code) {
+            return refuse_malformed(s, i, code, result);
+        }
+        live_of(s, i)->fits = true;
     }
     PW_TRY(pw_bound_reached(s, true, &ending, &reached));
     if (reached) {

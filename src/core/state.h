@@ -203,6 +203,7 @@ typedef struct pw_live_call {
     int64_t execution;
     pw_effects_class effects;
     bool alive; /* begun in the session's life before */
+    bool fits;  /* its arguments were checked (F3) */
     pw_room *room, *kept;
     const pw_tool_outcome *outcome;
 } pw_live_call;

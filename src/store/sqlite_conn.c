@@ -99,7 +99,7 @@ static int configure(sq_conn *c, sq_mode mode)
                           NULL, NULL);
     }
     if (rc == SQLITE_OK && mode == SQ_READER) {
-        rc = sqlite3_exec(c->db, "pragma query_only = 1", NULL, NULL, NULL);
+        rc = sqlite3_exec(c->db, "pragma query_only = 1; pragma cache_size = -512", NULL, NULL, NULL);
     }
     return rc;
 }
