@@ -303,17 +303,20 @@ const char *const pw_sql_schema[] = {
     "primary key(session, opened_seq), unique(session, turn))",
     "create table pawl_blobs(hash text primary key, size integer not null, bytes blob not null)",
     "create view pawl_view_messages as "
-    "select s.principal, s.name as session, j.seq, r.value ->> '$.at' as at, j.turn, '' as step, "
+    "select s.principal, s.name as session, j.seq, "
+    "datetime((r.value ->> '$.at') / 1000, 'unixepoch') as at, j.turn, '' as step, "
     "r.value ->> '$.role' as role, (select group_concat(p.value ->> '$.text', '') "
     "from json_each(r.value, '$.content') p where p.value ->> '$.type' = 'text') as text "
     "from pawl_journal j join pawl_sessions s on s.id = j.session, "
     "json_each(j.body, '$.requests') r where j.kind = 'turn.opened' "
-    "union all select s.principal, s.name, j.seq, j.at, j.turn, j.step, 'assistant', "
+    "union all select s.principal, s.name, j.seq, datetime(j.at / 1000, 'unixepoch'), j.turn, "
+    "j.step, 'assistant', "
     "(select group_concat(p.value ->> '$.text', '') from json_each(j.body, '$.parts') p "
     "where p.value ->> '$.type' = 'text') "
     "from pawl_journal j join pawl_sessions s on s.id = j.session "
     "where j.kind = 'model.completed' "
-    "union all select s.principal, s.name, j.seq, j.at, j.turn, j.step, 'tool', "
+    "union all select s.principal, s.name, j.seq, datetime(j.at / 1000, 'unixepoch'), j.turn, "
+    "j.step, 'tool', "
     "j.body ->> '$.result' from pawl_journal j join pawl_sessions s on s.id = j.session "
     "where j.kind = 'tool.completed'",
     "create view pawl_view_steps as select s.principal, s.name as session, j.seq, "

@@ -136,24 +136,30 @@ static pw_status connect_writer(sq_store *q, pw_error *error)
     return rc == SQLITE_OK ? PW_OK : sq_trouble(&q->writer, rc, error);
 }
 
+static pw_status reader_try(sq_store *q, int64_t *ret_version, pw_error *error)
+{
+    PW_TRY(sq_conn_open(&q->readers[0], q->read_path, q->read_mode, error));
+    int rc = schema_version(&q->readers[0], ret_version);
+    if (rc != SQLITE_OK) {
+        pw_status status = sq_trouble(&q->readers[0], rc, error);
+        sq_conn_close(&q->readers[0], false);
+        return status;
+    }
+    return PW_OK;
+}
+
 /* For inspection only. A log that is not there is made for as long as this is open, and taken away with it. */
 static pw_status connect_reader(sq_store *q, pw_error *error)
 {
     int64_t version = 0;
-    PW_TRY(sq_conn_open(&q->readers[0], q->path, SQ_READER, error));
-    int rc = schema_version(&q->readers[0], &version);
-    int kind = rc & 0xff;
-    if ((kind == SQLITE_CANTOPEN || kind == SQLITE_READONLY) && sq_log_size(q->path) == 0) {
+    pw_status status = reader_try(q, &version, error);
+    if ((status == PW_IO || status == PW_READ_ONLY) && sq_log_size(q->path) == 0) {
         /* No log, and no right to make one: nobody writes, and the file alone is the store. */
-        sq_conn_close(&q->readers[0], false);
         q->read_mode = SQ_IMMUTABLE;
         q->read_path = q->uri;
-        PW_TRY(sq_conn_open(&q->readers[0], q->uri, SQ_IMMUTABLE, error));
-        rc = schema_version(&q->readers[0], &version);
+        status = reader_try(q, &version, error);
     }
-    if (rc != SQLITE_OK) {
-        return sq_trouble(&q->readers[0], rc, error);
-    }
+    PW_TRY(status);
     if (version == 0) {
         return PW_FAIL(error, PW_INVALID, "%s is no pawl store", q->path);
     }

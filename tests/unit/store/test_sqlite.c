@@ -289,7 +289,10 @@ static void as_nobody(const char *url, const char *dir)
         must(setgid(65534) == 0 && setuid(65534) == 0, 3);
     }
     must(try_open(url, false, &store, &error) == PW_READ_ONLY, 4);
-    must(try_open(url, true, &store, &error) == PW_OK, 5);
+    if (try_open(url, true, &store, &error) != PW_OK) {
+        print_error("%s\n", error.message);
+        _exit(5);
+    }
     pw_op op = {.kind = PW_OP_SESSION, .arena = &arena, .session = {.session_id = 1}};
     pw_store_execute(store, &op, 1);
     must(op.status == PW_OK && op.session.row.last_seq == 1, 6);
