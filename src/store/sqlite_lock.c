@@ -116,13 +116,18 @@ static pw_status lock_file_open(sq_lock *l, mode_t mode, pw_error *error)
 }
 
 /* A new store is its owner's alone; SQLite gives the files beside it the same rights. One that is there is left as it is, and not even
- * opened: closing it would drop the locks that another connection of this process holds. */
-static void file_make(const char *database)
+ * opened: closing it would drop the locks that another connection of this process holds. So too under the write lock: nobody writes to
+ * it before it is closed. What goes wrong here SQLite finds again, and says. */
+static void file_make(sq_lock *l, const char *database)
 {
+    if (sq_lock_write(l, 5000) != PW_OK) {
+        return;
+    }
     const int fd = open(database, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) {
-        (void)close(fd); /* what goes wrong here SQLite finds again, and says */
+        (void)close(fd);
     }
+    sq_lock_write_end(l);
 }
 
 pw_status sq_lock_open(sq_lock *l, const pw_allocator *a, pw_str database, bool read_only, pw_error *error)
@@ -140,12 +145,14 @@ pw_status sq_lock_open(sq_lock *l, const pw_allocator *a, pw_str database, bool 
     }
     struct stat st;
     l->path[database.len] = '\0'; /* the database's own */
-    const mode_t mode = stat(l->path, &st) == 0 ? st.st_mode & 0666 : 0600;
+    const bool there = stat(l->path, &st) == 0;
     l->path[database.len] = suffix[0];
-    PW_TRY(lock_file_open(l, mode, error));
-    l->path[database.len] = '\0';
-    file_make(l->path);
-    l->path[database.len] = suffix[0];
+    PW_TRY(lock_file_open(l, there ? st.st_mode & 0666 : 0600, error));
+    if (!there) {
+        l->path[database.len] = '\0';
+        file_make(l, l->path);
+        l->path[database.len] = suffix[0];
+    }
     return PW_OK;
 }
 
