@@ -430,8 +430,7 @@ static void ask_to_drain(pw_loop *loop)
                 continue;
             }
             if (seat->state == PW_SEAT_LOST || seat->state == PW_SEAT_FAILING) {
-                pw_seat_drop(loop, seat);
-                pw_seat_sweep_up(loop, seat);
+                pw_seat_leave(loop, seat);
             } else if (seat->state == PW_SEAT_OPEN) {
                 pw_given *given = drain_given(loop);
                 if (given) {

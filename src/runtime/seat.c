@@ -256,6 +256,7 @@ static int64_t release_wake_ms(const pw_seat *seat)
 static void send_release(pw_loop *loop, pw_seat *seat)
 {
     seat->state = PW_SEAT_LETTING_GO;
+    pw_alarm_clear(&loop->alarms, &seat->retry); /* of the state before: it would send this twice */
     seat->own.op =
         (pw_op){.kind = PW_OP_RELEASE,
                 .release = {.session_id = seat->id,
@@ -320,8 +321,12 @@ static void act_taken(pw_loop *loop, pw_note *note)
         pw_seat_drop(loop, seat);
         return;
     }
-    if ((seat->reload || status == PW_UNKNOWN) && !loop->draining) {
-        try_later(loop, seat);
+    if (seat->reload || status == PW_UNKNOWN) {
+        if (loop->draining) {
+            send_release(loop, seat); /* ours as before: left so, it would be an interruption */
+        } else {
+            try_later(loop, seat);
+        }
         return;
     }
     pw_log(loop->p, 1, "take_refused", "session %lld: %s: %s", (long long)seat->id,
@@ -485,6 +490,7 @@ void pw_seat_lost(pw_loop *loop, pw_seat *seat)
     PW_ASSERT(seat->state == PW_SEAT_OPEN);
     seat->state = PW_SEAT_LOST;
     seat->reload = true;
+    pw_alarm_clear(&loop->alarms, &seat->retry);
     if (seat->append.busy || seat->transact.busy) {
         return; /* its answer comes first: pw_seat_answered */
     }
@@ -501,7 +507,7 @@ void pw_seat_answered(pw_loop *loop, pw_seat *seat, pw_status status)
 {
     if (seat->state != PW_SEAT_LOST) {
         pw_seat_mark_ready(loop, seat); /* GONE: swept up */
-    } else if (status == PW_FENCED || (loop->draining && status == PW_UNKNOWN)) {
+    } else if (status == PW_FENCED) {
         pw_seat_drop(loop, seat);
     } else if (loop->draining) {
         send_release(loop, seat);
@@ -537,10 +543,12 @@ void pw_seat_leave(pw_loop *loop, pw_seat *seat)
         abort_calls(loop, seat);
         break;
     case PW_SEAT_LOST:
-    case PW_SEAT_FAILING:
         if (!seat->append.busy && !seat->transact.busy) {
-            pw_seat_drop(loop, seat);
+            send_release(loop, seat);
         }
+        break;
+    case PW_SEAT_FAILING:
+        pw_seat_drop(loop, seat);
         break;
     case PW_SEAT_LETTING_GO:
         if (!seat->own.busy) {

@@ -438,6 +438,91 @@ static void test_a_message_not_yet_stepped_keeps_its_wake_a7(void **state)
     uv_sem_destroy(&h.look_goes);
 }
 
+/* --- Draining while a session is lost --- */
+
+typedef struct losing {
+    pw_store store; /* first: it is one */
+    pw_store *inner;
+    atomic_int takes; /* of a session that was lost: all refused */
+    atomic_llong session_id;
+} losing;
+
+static void losing_execute(pw_store *store, pw_op *ops, size_t total)
+{
+    losing *l = (losing *)(void *)store;
+    for (size_t i = 0; i < total; i++) {
+        pw_op *op = &ops[i];
+        if (op->kind == PW_OP_APPEND && op->append.append->turn_ended_seq > 0) {
+            atomic_store(&l->session_id, op->append.session_id);
+            op->status = PW_FAIL(&op->error, PW_UNKNOWN, "the connection died before");
+        } else if (op->kind == PW_OP_TAKE && op->take.reload) {
+            atomic_fetch_add(&l->takes, 1);
+            op->status = PW_FAIL(&op->error, PW_NOT_COMMITTED, "not now");
+        } else {
+            pw_store_execute(l->inner, op, 1);
+        }
+    }
+}
+
+static bool losing_changed(pw_store *store)
+{
+    return pw_store_changed(((losing *)(void *)store)->inner);
+}
+
+static int losing_alive(pw_store *store, const pw_owner_id *id)
+{
+    return pw_store_owner_alive(((losing *)(void *)store)->inner, id);
+}
+
+static pw_store_traits losing_traits(const pw_store *store)
+{
+    return pw_store_traits_get(((const losing *)(const void *)store)->inner);
+}
+
+static void losing_close(pw_store *store)
+{
+    pw_store_close(((losing *)(void *)store)->inner);
+}
+
+static const pw_backend losing_backend = {.execute = losing_execute,
+                                          .changed = losing_changed,
+                                          .owner_alive = losing_alive,
+                                          .traits = losing_traits,
+                                          .close = losing_close};
+
+static int was_taken_in_vain(void *ctx)
+{
+    return atomic_load(&((losing *)ctx)->takes) > 0;
+}
+
+/* Its turn stays open, and whoever takes it next takes it from nobody: that is no interruption. */
+static void test_a_drain_lets_go_of_a_lost_session_too_c4_i6(void **state)
+{
+    bench b;
+    losing l = {.store = {.backend = &losing_backend}};
+    bench_begin(&b, *state);
+    bench_open(&b);
+    l.inner = b.p->store;
+    b.p->store = &l.store;
+    bench_agent(&b, "[{\"text\":\"done\"}]", "[]", NULL);
+    bench_start(&b);
+    assert_int_equal(bench_submit(&b, "s", "r1", "go"), PAWL_OK);
+    bench_until(was_taken_in_vain, &l);
+    assert_int_equal(pawl_drain(b.p, 20000), PAWL_OK);
+    pw_arena arena;
+    pw_arena_init(&arena, b.p->allocator, 0, 0);
+    pw_op op = {.kind = PW_OP_SESSION,
+                .arena = &arena,
+                .session = {.session_id = atomic_load(&l.session_id)}};
+    pw_store_execute(l.inner, &op, 1);
+    assert_int_equal(op.status, PW_OK);
+    assert_int_equal(op.session.row.owner.len, 0);
+    assert_true(op.session.row.turn.len > 0);
+    assert_true(op.session.row.wake_at_ms >= 0);
+    pw_arena_free(&arena);
+    bench_end(&b);
+}
+
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
         {#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"}
@@ -449,6 +534,7 @@ int main(void)
         BOTH(test_a_process_whose_row_is_gone_joins_anew_and_goes_on_j2),
         BOTH(test_a_submit_waits_for_a_full_store_and_is_then_admitted_a2),
         cmocka_unit_test(test_a_message_not_yet_stepped_keeps_its_wake_a7),
+        BOTH(test_a_drain_lets_go_of_a_lost_session_too_c4_i6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
