@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "base/utf8_inner.h"
 
-#define NODES_AT_A_TIME 64u
+#define NODES_AT_A_TIME 16u /* small texts are the many, and nodes are zeroed */
 
 typedef struct frame {
     pw_json *node;
