@@ -1,6 +1,7 @@
 /* The program's table of commands, from which dispatch and help are made. */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,10 @@ const cli_command cli_commands[] = {
     {"run", "run [-a AGENT] [-s SESSION] [--request-id ID] PROMPT…", "one turn, here, told as it happens",
      "PROMPT `-` is read from standard input. Killed at any moment, the same command goes on where the turn was; when the turn\n"
      "has ended, it prints the recorded result. Without PROMPT, -s SESSION resumes what is open or waits there.\n"
-     "Ctrl-C cancels the turn, a second one leaves it to others; SIGTERM stops at the next step and leaves it open.\n"
+     "Ctrl-C cancels the turn, a second one leaves it to others; SIGTERM stops at the next step, leaves it open and exits with 143.\n"
      "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 cancelled, 6 store not reachable.",
      RUNNING | CLI_BIT(session) | CLI_BIT(request_id), 0, (size_t)-1, cli_run},
-    {"sessions", "sessions [--status STATUS]", "all sessions: status, agent, turns, cost", NULL,
+    {"sessions", "sessions [--status STATUS] [-a AGENT]", "all sessions: status, agent, turns, cost", NULL,
      LOOKING | CLI_BIT(status) | CLI_BIT(agent), 0, 0, cli_sessions},
     {"show", "show SESSION", "a session: its transcript, its turns and what they used", NULL, LOOKING, 1, 1, cli_show},
     {"tail", "tail SESSION [--after CURSOR] [--no-follow]", "a session's events, as they come", NULL,
@@ -50,11 +51,25 @@ static void on_signal(int number)
 
 void cli_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal}, before;
     sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGHUP, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* not under nohup */
+        (void)sigaction(SIGHUP, &action, NULL);
+    }
+}
+
+/* A store's or a socket's descriptor must not become 0, 1 or 2, where the program reads and prints. */
+static void open_streams(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
 }
 
 int cli_version(cli *c)
@@ -66,7 +81,9 @@ int cli_version(cli *c)
 int main(int argc, char **argv)
 {
     cli c = {0};
+    open_streams();
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not take a turn with it */
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, as some parents leave it, nobody would learn how a tool exited */
     int status = cli_parse(&c, argc, argv);
     if (status == CLI_DONE) {
         status = c.option[CLI_help] ? cli_help(c.command, stdout) : c.command->run(&c);

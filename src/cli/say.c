@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define QUIET_MS 2000
+#define NOTE_MAX 8192
 
 typedef enum tint { TINT_NONE, TINT_DIM, TINT_GOOD, TINT_BAD, TINT_WARN } tint;
 
@@ -97,11 +98,13 @@ void cli_note(cli_teller *t, const char *format, ...)
     if (t->c->json) {
         return;
     }
+    char text[NOTE_MAX];
+    va_start(args, format);
+    int len = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
     begin_note(t);
     fputs(tint_on(t, TINT_DIM), stderr);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
+    cli_write(stderr, (pawl_str){text, len < 0 ? 0 : len < NOTE_MAX ? (size_t)len : NOTE_MAX - 1}, true); /* names and words from outside */
     fprintf(stderr, "%s\n", tint_off(t, TINT_DIM));
     fflush(stderr);
 }
@@ -112,7 +115,9 @@ void cli_tell_progress(cli_teller *t)
     if (!t->notes_terminal || t->c->json || quiet < QUIET_MS || t->mid_line) {
         return;
     }
-    fprintf(stderr, "\r\033[K%s… %s, %" PRId64 " s%s", tint_on(t, TINT_DIM), t->waiting_for, quiet / 1000, tint_off(t, TINT_DIM));
+    fprintf(stderr, "\r\033[K%s… ", tint_on(t, TINT_DIM));
+    cli_write(stderr, cli_str(t->waiting_for), true); /* a tool's name is what a model wrote */
+    fprintf(stderr, ", %" PRId64 " s%s", quiet / 1000, tint_off(t, TINT_DIM));
     fflush(stderr);
     t->progress = true;
 }
@@ -158,6 +163,9 @@ static void write_error_line(cli_teller *t, pawl_str text)
     size_t end = 0;
     while (end < text.len && end < 300 && text.ptr[end] != '\n') {
         end++;
+    }
+    while (end < text.len && end > 0 && ((unsigned char)text.ptr[end] & 0xC0) == 0x80) {
+        end--; /* not inside a character */
     }
     cli_write(stderr, (pawl_str){text.ptr, end}, true);
     fputs(end < text.len ? "…" : "", stderr);
