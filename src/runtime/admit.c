@@ -114,12 +114,12 @@ static pw_status fault(admission *a, const char *field, pw_status status, const 
     return PW_FAIL(a->error, status, "%s: %s", field, what);
 }
 
-static pw_status too_large(admission *a, size_t bytes, int64_t limit)
+static pw_status too_large(admission *a, const char *field, size_t bytes, int64_t limit)
 {
-    a->field = "content";
+    a->field = field;
     a->bytes = (int64_t)bytes;
     a->limit = limit;
-    return PW_FAIL(a->error, PW_TOO_LARGE, "content: %lld bytes, the limit is %lld",
+    return PW_FAIL(a->error, PW_TOO_LARGE, "%s: %lld bytes, the limit is %lld", field,
                    (long long)bytes, (long long)limit);
 }
 
@@ -174,7 +174,7 @@ static pw_status check_object(admission *a, const char *field, pw_str json, cons
         return PW_OK;
     }
     if (json.len > BODY_MAX) {
-        return too_large(a, json.len, (int64_t)BODY_MAX);
+        return too_large(a, field, json.len, (int64_t)BODY_MAX);
     }
     pw_error error = {0};
     pw_status status = pw_json_parse(&a->arena, json, PW_JSON_MEND_UTF8, ret, &error);
@@ -246,7 +246,7 @@ static pw_status check_message(admission *a)
         return fault(a, "flags", PW_INVALID, "none is known: 0");
     }
     if (m->text.len + m->content_json.len > BODY_MAX) {
-        return too_large(a, m->text.len + m->content_json.len, (int64_t)BODY_MAX);
+        return too_large(a, "content", m->text.len + m->content_json.len, (int64_t)BODY_MAX);
     }
     if (m->text.len > 0 && m->content_json.len > 0) {
         return fault(a, "content", PW_INVALID, "either text or content, not both");
@@ -265,7 +265,7 @@ static pw_status check_message(admission *a)
     PW_TRY(write_body(a, budget, metadata));
     int64_t limit = a->p->traits.value_limit;
     if (a->body.len > BODY_MAX || (limit >= 0 && (int64_t)a->body.len > limit)) {
-        return too_large(a, a->body.len,
+        return too_large(a, "content", a->body.len,
                          limit >= 0 && limit < (int64_t)BODY_MAX ? limit : (int64_t)BODY_MAX);
     }
     return PW_OK;

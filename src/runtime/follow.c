@@ -15,6 +15,7 @@
 
 #include "base/format.h"
 #include "base/heap.h"
+#include "runtime/admit.h"
 #include "runtime/loop.h"
 
 #define PAGE_FIRST 16
@@ -514,9 +515,10 @@ static pw_status open_stream(pawl_events *f, pw_str cursor, pw_error *error)
 int32_t pawl_follow(pawl *p, pawl_str session, pawl_str cursor, pawl_events **ret, pawl_error *error)
 {
     pw_error *e = (pw_error *)error;
-    if (!p || !ret || session.len == 0) {
-        return PW_FAIL(e, session.len == 0 && p && ret ? PW_INVALID : PW_MISUSE, "session: is empty");
+    if (!p || !ret) {
+        return PW_FAIL(e, PW_MISUSE, "pawl_follow needs a handle and a place for its stream");
     }
+    PW_TRY(pw_session_name_check((pw_str){session.ptr, session.len}, e));
     pawl_events *f = p->allocator->resize(p->allocator->ctx, NULL, 0, sizeof(*f));
     if (!f) {
         return PW_FAIL(e, PW_NOMEM, "no memory for a stream of events");

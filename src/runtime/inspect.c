@@ -11,6 +11,7 @@
 #include <uv.h>
 
 #include "base/heap.h"
+#include "base/utf8.h"
 #include "runtime/writer.h"
 
 #define WAL_LARGE ((int64_t)256 << 20)
@@ -35,11 +36,16 @@ static pw_buffer *detail(inspection *i)
 
 static void check(inspection *i, const char *name, bool ok)
 {
+    pw_buffer text; /* a path in it may not be text */
+    pw_buffer_init_arena(&text, i->arena, DETAIL_MAX * 3);
+    if (i->detail.len > 0 && pw_utf8_mend(&text, pw_buffer_str(&i->detail)) != PW_OK) {
+        pw_buffer_clear(&text);
+    }
     i->ok = i->ok && ok;
     pw_json_object(i->w);
     pw_json_put_str(i->w, "name", pw_str_from(name));
     pw_json_put_bool(i->w, "ok", ok);
-    pw_json_put_str(i->w, "detail", i->detail.len > 0 ? pw_buffer_str(&i->detail) : PW_STR(""));
+    pw_json_put_str(i->w, "detail", text.len > 0 ? pw_buffer_str(&text) : PW_STR(""));
     pw_json_object_end(i->w);
 }
 

@@ -306,6 +306,10 @@ static pw_status write_problems(pw_json_writer *w, pw_str report, const pw_agent
                                 size_t count, pw_arena *arena, pw_error *first)
 {
     pw_status status = PW_OK;
+    pw_buffer text; /* a file's name in it may not be text */
+    pw_buffer_init_arena(&text, arena, report.len * 3 + 1);
+    PW_TRY(pw_utf8_mend(&text, report));
+    report = text.len > 0 ? pw_buffer_str(&text) : report;
     pw_json_key(w, "problems");
     pw_json_array(w);
     while (report.len > 0) {

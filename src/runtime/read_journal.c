@@ -131,6 +131,7 @@ pw_status pw_answer_steps(pw_question *q)
     PW_TRY(pw_cursor_number(q, &from));
     PW_TRY(find_turn(q->p, &q->row, q->part[3], q->arena, &turn, q->error));
     PW_TRY(steps_of(q, &turn, &steps));
+    from = from < steps->count ? from : steps->count;
     pw_page_begin(q);
     uint64_t i = 0;
     for (const pw_json *s = steps->child; s; s = s->next, i++) {

@@ -159,6 +159,13 @@ static void test_M1_garbage_is_refused(void **state)
         assert_null(e);
         assert_holds(pw_str_from(f->error.message), "cursor");
     }
+    static const char *const names[] = {"", "\xff", "a\x1b[31m", "a#b"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        pawl_events *e = NULL;
+        assert_int_equal(pawl_follow(&f->p, (pawl_str){names[i], strlen(names[i])}, (pawl_str){"0", 1}, &e, &f->error), PAWL_INVALID);
+        assert_null(e);
+        assert_holds(pw_str_from(f->error.message), "session");
+    }
 }
 
 static void test_M4_a_cursor_beyond_the_end_is_resynced(void **state)

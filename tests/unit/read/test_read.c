@@ -209,6 +209,10 @@ static void test_N4_turns_and_steps_come_in_pages(void **state)
     assert_at(doc, "items.0.id", "model:5");
     assert_at(doc, "next_cursor", "null");
     pawl_doc_free(doc);
+    doc = fixture_read(f, "/v1/sessions/s1/turns/t1/steps?limit=3&cursor=18446744073709551615");
+    assert_at(doc, "items", "[]");
+    assert_at(doc, "next_cursor", "null");
+    pawl_doc_free(doc);
     doc = fixture_read(f, "/v1/sessions/s1");
     assert_at(doc, "usage.input_tokens", "3005");
     assert_at(doc, "usage.turns", "2");

@@ -283,6 +283,12 @@ static void refused(bench *b, const char *session, const pawl_message *m, int32_
     pawl_doc_free(doc);
 }
 
+static int32_t never(pawl_call *call, void *ctx)
+{
+    (void)ctx;
+    return pawl_call_fatal(call, S("it was refused"));
+}
+
 static void test_a_message_that_is_not_acceptable_names_its_field_a8(void **state)
 {
     bench b;
@@ -313,6 +319,13 @@ static void test_a_message_that_is_not_acceptable_names_its_field_a8(void **stat
     memset(large, 'x', sizeof large);
     m.text = (pawl_str){large, sizeof large};
     refused(&b, "s", &m, PAWL_TOO_LARGE, "content");
+    m.text = S("x");
+    m.metadata_json = (pawl_str){large, sizeof large};
+    refused(&b, "s", &m, PAWL_TOO_LARGE, "metadata");
+    pawl_tool tool = {.size = sizeof tool, .name = S("odd"), .description = S("\xff"), .run = never};
+    pawl_error error = {0};
+    assert_int_equal(pawl_tool_add(b.p, &tool, &error), PAWL_INVALID);
+    assert_non_null(strstr(error.message, "description"));
     bench_end(&b);
 }
 
