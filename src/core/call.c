@@ -546,6 +546,12 @@ pw_status pw_calls_advance(pw_session *s, pw_progress *progress)
     if (running) {
         return PW_OK;
     }
+    if (s->v.draining && live_of(s, i)->state == PW_LIVE_INTENT) {
+        /* Its intent alone would read as an unknown outcome for ever (D4), and it never began. */
+        *progress = PW_MOVED;
+        return settle_error(s, i, PW_OUTCOME_ERROR, PW_STR("NotStarted"),
+                            PW_STR("not run: the program was stopping before it could begin"));
+    }
     if (s->v.draining) {
         return pw_building(s) ? PW_OK : pw_rest_now(s, false);
     }

@@ -489,6 +489,28 @@ static void test_F3_a_tool_that_never_was_is_not_unknown_after_a_crash(void **st
     h_free(&h);
 }
 
+/* Drained between the intent and the call: it is known not to have run. */
+static void test_I6_an_intent_that_a_drain_overtakes_is_not_unknown(void **state)
+{
+    (void)state;
+    harness h;
+    begin(&h);
+    h_call(&h, "send", "{}");
+    assert_int_equal(h_count(&h, PW_RECORD_TOOL_STARTED), 0); /* under way */
+    h_drain(&h);
+    h_commit_all(&h);
+    assert_int_equal(h.tool_count, 0);
+    assert_true(h.rested);
+    h_expect(&h, PW_RECORD_TOOL_COMPLETED, "outcome", "\"error\"");
+    h_expect(&h, PW_RECORD_TOOL_COMPLETED, "executions", "0");
+    h_crash(&h, PW_CAUSE_DRAINED);
+    h_inbox(&h);
+    h_commit_all(&h);
+    assert_int_equal(h_count(&h, PW_RECORD_TOOL_COMPLETED), 1);
+    assert_int_equal(h.model_count, 2);
+    h_free(&h);
+}
+
 static void test_F4_third_is_not_run_and_fifth_fails(void **state)
 {
     (void)state;
@@ -700,6 +722,7 @@ int main(void)
         cmocka_unit_test(test_C7_from_once_to_none_is_still_not_run_again),
         cmocka_unit_test(test_C7_a_tool_gone_today_that_may_have_run_is_unknown),
         cmocka_unit_test(test_F3_a_tool_that_never_was_is_not_unknown_after_a_crash),
+        cmocka_unit_test(test_I6_an_intent_that_a_drain_overtakes_is_not_unknown),
         cmocka_unit_test(test_F4_third_is_not_run_and_fifth_fails),
         cmocka_unit_test(test_F4_the_same_bad_call_is_told_at_3_and_fails_at_5),
         cmocka_unit_test(test_F4_other_outcome_other_call_or_a_gap_begin_anew),
