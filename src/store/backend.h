@@ -1,8 +1,9 @@
 /*
- * What a backend is to store.c: one table of functions behind every pw_store. It must never grow decisions about
- * turns, and no backend may include another.
+ * What a backend is to store.c: one table of functions behind every pw_store. It must never grow
+ * decisions about turns, and no backend may include another.
  *
- * A backend's own struct begins with a pw_store. Every function is given a store that its own `open` made.
+ * A backend's own struct begins with a pw_store. Every function is given a store that its own
+ * `open` made.
  */
 #ifndef PW_STORE_BACKEND_H
 #define PW_STORE_BACKEND_H
@@ -23,14 +24,16 @@ struct pw_store {
 };
 
 /* `path` is the URL after its scheme. */
-typedef pw_status (*pw_backend_open)(const pw_store_options *, pw_str path, pw_store **ret, pw_error *);
+typedef pw_status (*pw_backend_open)(const pw_store_options *, pw_str path, pw_store **ret,
+                                     pw_error *);
 pw_status pw_memory_open(const pw_store_options *, pw_str path, pw_store **ret, pw_error *);
 pw_status pw_sqlite_open(const pw_store_options *, pw_str path, pw_store **ret, pw_error *);
 
 /* --- What all backends ask of an operation before they look at their rows (op.c). */
 
 bool pw_op_writes(const pw_op *);
-/* Clears the op's results and checks its arguments. Not PW_OK: status and error are set and the backend leaves the op alone. */
+/* Clears the op's results and checks its arguments. Not PW_OK: status and error are set and the
+ * backend leaves the op alone. */
 pw_status pw_op_begin(pw_op *);
 pw_status pw_append_check(const pw_append *, pw_error *);
 /* The append of a transaction with its hole filled; made in the transact's arena. */
@@ -41,7 +44,7 @@ typedef struct pw_take_before {
     bool nobody, mine, dead; /* the owner before */
     bool quarantined;
     bool turn_open;
-    pw_turn_state state;     /* of the open turn */
+    pw_turn_state state; /* of the open turn */
 } pw_take_before;
 /* An interruption: the owner died with a running turn in hand, and nobody asked by name. */
 bool pw_take_interrupts(const pw_take_before *, bool take_over);

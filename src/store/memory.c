@@ -1,10 +1,11 @@
 /*
- * The memory store: the same answers as the SQL stores, kept in this process, gone with it. It is what the simulator
- * runs on, so it is deterministic and fast; tests may make its commits fail (memory.h). It must never answer
- * something that a durable store would not.
+ * The memory store: the same answers as the SQL stores, kept in this process, gone with it. It is
+ * what the simulator runs on, so it is deterministic and fast; tests may make its commits fail
+ * (memory.h). It must never answer something that a durable store would not.
  *
- * One mutex around everything: an execute is atomic because nobody looks in between, and because each operation
- * prepares what can fail before it changes anything. A batch never fails half-way: operations are independent.
+ * One mutex around everything: an execute is atomic because nobody looks in between, and because
+ * each operation prepares what can fail before it changes anything. A batch never fails half-way:
+ * operations are independent.
  */
 #include "store/memory_table.h"
 
@@ -81,9 +82,8 @@ pw_status pw_memory_world_add(pw_memory_world *w, pw_str key, int64_t delta)
     PW_TRY(world_cell(w, key, &cell));
     if (w->undo_count == w->undo_capacity) {
         size_t capacity = w->undo_capacity == 0 ? 8 : w->undo_capacity * 2;
-        mem_undo *undo = m->allocator->resize(m->allocator->ctx, w->undo,
-                                              w->undo_capacity * sizeof(*undo),
-                                              capacity * sizeof(*undo));
+        mem_undo *undo = m->allocator->resize(
+            m->allocator->ctx, w->undo, w->undo_capacity * sizeof(*undo), capacity * sizeof(*undo));
         if (undo == NULL) {
             return PW_NOMEM;
         }
@@ -128,7 +128,8 @@ static pw_status transact_run(mem_store *m, pw_transact *t)
         return PW_FAIL(&t->error, status, "the tool did not succeed; what it wrote is undone");
     }
     PW_TRY(pw_transact_fill(t, t->body, &append));
-    pw_memory_fault fault = m->fault != NULL ? m->fault(m->fault_ctx, NULL, 0) : PW_MEMORY_FAULT_NONE;
+    pw_memory_fault fault =
+        m->fault != NULL ? m->fault(m->fault_ctx, NULL, 0) : PW_MEMORY_FAULT_NONE;
     if (fault == PW_MEMORY_FAULT_REFUSED) {
         PW_FAIL(&t->error, PW_IO, "a test made this commit fail");
         return PW_NOT_COMMITTED;
@@ -239,7 +240,8 @@ static const pw_backend memory_backend = {
     .close = memory_close,
 };
 
-pw_status pw_memory_open(const pw_store_options *options, pw_str path, pw_store **ret, pw_error *error)
+pw_status pw_memory_open(const pw_store_options *options, pw_str path, pw_store **ret,
+                         pw_error *error)
 {
     const pw_allocator *a = options->allocator;
     if (path.len > 0) {

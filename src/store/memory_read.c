@@ -1,6 +1,6 @@
 /*
- * The memory store's read operations: rows copied into the op's arena. They must change nothing (J3) but an
- * operation's results.
+ * The memory store's read operations: rows copied into the op's arena. They must change nothing
+ * (J3) but an operation's results.
  */
 #include "store/memory_table.h"
 
@@ -102,8 +102,8 @@ static void next_wake(pw_op *op, const mem_session *s)
     }
 }
 
-/* Walks the top of the heap: what is due is found without looking at what is not. The found ones are put into the first half
- * of scratch; the second half is the walk's own list. */
+/* Walks the top of the heap: what is due is found without looking at what is not. The found ones
+ * are put into the first half of scratch; the second half is the walk's own list. */
 static size_t due_walk(mem_store *m, pw_op *op)
 {
     mem_session **found = (mem_session **)m->scratch.items;
@@ -165,7 +165,8 @@ static void due_sort(mem_session **list, size_t count)
     }
 }
 
-static pw_status copy_sessions(pw_op *op, mem_session *const *list, size_t count, pw_session_row **ret)
+static pw_status copy_sessions(pw_op *op, mem_session *const *list, size_t count,
+                               pw_session_row **ret)
 {
     *ret = PW_NEW_ARRAY(op->arena, pw_session_row, count);
     if (*ret == NULL) {
@@ -325,7 +326,8 @@ static pw_status read_inbox(mem_store *m, pw_op *op)
     }
     size_t count = s->cancels.count + messages;
     pw_inbox_row *rows = PW_NEW_ARRAY(op->arena, pw_inbox_row, count);
-    if (rows == NULL || copy_waiting(op->arena, s->cancels.first, s->cancels.count, rows) != PW_OK ||
+    if (rows == NULL ||
+        copy_waiting(op->arena, s->cancels.first, s->cancels.count, rows) != PW_OK ||
         copy_waiting(op->arena, s->messages.first, messages, rows + s->cancels.count) != PW_OK) {
         return no_memory(&op->error);
     }
@@ -404,7 +406,8 @@ static pw_status read_blob(mem_store *m, pw_op *op)
                                                                        : no_memory(&op->error);
 }
 
-/* --- VERIFY: nothing can be damaged here but by a fault of our own, which is what simulations look for. */
+/* --- VERIFY: nothing can be damaged here but by a fault of our own, which is what simulations look
+ * for. */
 
 static void session_verify(const mem_session *s, pw_buffer *report, int64_t *faults)
 {

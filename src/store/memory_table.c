@@ -1,7 +1,9 @@
 /*
- * The memory store's tables. It must never decide what an operation answers: that is memory_write.c and memory_read.c.
+ * The memory store's tables. It must never decide what an operation answers: that is memory_write.c
+ * and memory_read.c.
  *
- * Deterministic: nothing here depends on addresses or time, so that a simulation gives the same answers every run.
+ * Deterministic: nothing here depends on addresses or time, so that a simulation gives the same
+ * answers every run.
  */
 #include "store/memory_table.h"
 
@@ -318,7 +320,8 @@ uint64_t mem_row_hash(const mem_session *s, pw_inbox_kind kind, pw_str request_i
     return mem_hash((uint64_t)s->id * 2 + (kind == PW_INBOX_CANCEL), request_id);
 }
 
-mem_row *mem_row_find(const mem_store *m, const mem_session *s, pw_inbox_kind kind, pw_str request_id)
+mem_row *mem_row_find(const mem_store *m, const mem_session *s, pw_inbox_kind kind,
+                      pw_str request_id)
 {
     uint64_t hash = mem_row_hash(s, kind, request_id);
     size_t cursor = 0;
@@ -457,7 +460,8 @@ void mem_owner_remove(mem_store *m, mem_owner *o)
     m->owner_count--;
 }
 
-bool mem_owner_dead(const mem_store *m, const mem_session *s, const pw_dead_owner *dead, size_t count)
+bool mem_owner_dead(const mem_store *m, const mem_session *s, const pw_dead_owner *dead,
+                    size_t count)
 {
     const mem_owner *o = mem_owner_find(m, &s->owner);
     if (o == NULL) {

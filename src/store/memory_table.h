@@ -1,8 +1,9 @@
 /*
- * The memory store's tables: rows, the hash index that finds them, and the heap of wake times. Private to memory*.c.
+ * The memory store's tables: rows, the hash index that finds them, and the heap of wake times.
+ * Private to memory*.c.
  *
- * Every change is prepared first (what may fail: memory) and then made (what cannot fail), so that an operation either
- * happens whole or not at all.
+ * Every change is prepared first (what may fail: memory) and then made (what cannot fail), so that
+ * an operation either happens whole or not at all.
  */
 #ifndef PW_STORE_MEMORY_TABLE_H
 #define PW_STORE_MEMORY_TABLE_H
@@ -62,8 +63,8 @@ typedef struct mem_row { /* of an inbox */
     pw_inbox_kind kind;
     pw_disposition disposition;
     int64_t at_ms;
-    pw_str request_id, digest;   /* behind the struct */
-    char *body;                  /* a block of its own: given back at the claim */
+    pw_str request_id, digest; /* behind the struct */
+    char *body;                /* a block of its own: given back at the claim */
     size_t body_len;
     mem_turn *turn;              /* claimed by */
     struct mem_row *prev, *next; /* among the pending ones of its kind */
@@ -155,9 +156,9 @@ struct mem_store {
     pw_memory_world world;
 };
 
-void *mem_alloc(mem_store *, size_t size);           /* zeroed */
+void *mem_alloc(mem_store *, size_t size); /* zeroed */
 void mem_free(mem_store *, void *ptr, size_t size);
-pw_str mem_put(char **at, pw_str);                   /* copies to *at and moves it on */
+pw_str mem_put(char **at, pw_str); /* copies to *at and moves it on */
 
 mem_session *mem_session_find(const mem_store *, pw_str principal, pw_str name);
 mem_session *mem_session_by_id(const mem_store *, int64_t id);
@@ -171,10 +172,12 @@ void mem_session_wake(mem_store *, mem_session *, int64_t wake_at_ms);
 
 mem_row *mem_row_find(const mem_store *, const mem_session *, pw_inbox_kind, pw_str request_id);
 uint64_t mem_row_hash(const mem_session *, pw_inbox_kind, pw_str request_id);
-mem_row *mem_row_make(mem_store *, mem_session *, pw_inbox_kind, pw_str request_id, pw_str digest, pw_str body);
+mem_row *mem_row_make(mem_store *, mem_session *, pw_inbox_kind, pw_str request_id, pw_str digest,
+                      pw_str body);
 void mem_row_free(mem_store *, mem_row *);
-void mem_row_wait(mem_row *);                              /* it is pending: to the end of its list */
-void mem_row_settle(mem_store *, mem_row *, pw_disposition); /* off the list; a claim gives the body back */
+void mem_row_wait(mem_row *); /* it is pending: to the end of its list */
+void mem_row_settle(mem_store *, mem_row *,
+                    pw_disposition); /* off the list; a claim gives the body back */
 
 mem_turn *mem_turn_find(const mem_store *, const mem_session *, pw_str turn);
 uint64_t mem_turn_hash(const mem_session *, pw_str turn);
@@ -183,17 +186,21 @@ mem_blob *mem_blob_find(const mem_store *, pw_str hash);
 mem_owner *mem_owner_find(const mem_store *, const pw_owner_id *);
 void mem_owner_remove(mem_store *, mem_owner *);
 /* Nobody's, or its owner is gone, or dead with the beat that was seen (J2). */
-bool mem_owner_dead(const mem_store *, const mem_session *, const pw_dead_owner *dead, size_t count);
+bool mem_owner_dead(const mem_store *, const mem_session *, const pw_dead_owner *dead,
+                    size_t count);
 static inline bool mem_owner_same(const pw_owner_id *a, const pw_owner_id *b)
 {
     return strcmp(a->text, b->text) == 0;
 }
 
-/* --- The operations: each returns the status and, when that is not PW_OK, has set the error and changed nothing. */
+/* --- The operations: each returns the status and, when that is not PW_OK, has set the error and
+ * changed nothing. */
 pw_status mem_write(mem_store *, pw_op *);
 pw_status mem_read(mem_store *, pw_op *);
-pw_status mem_append_check(mem_store *, int64_t session_id, uint64_t epoch, const pw_append *, pw_error *);
-pw_status mem_append(mem_store *, int64_t session_id, uint64_t epoch, const pw_append *, pw_error *);
+pw_status mem_append_check(mem_store *, int64_t session_id, uint64_t epoch, const pw_append *,
+                           pw_error *);
+pw_status mem_append(mem_store *, int64_t session_id, uint64_t epoch, const pw_append *,
+                     pw_error *);
 pw_status mem_copy_session(pw_arena *, const mem_session *, pw_session_row *ret);
 pw_status mem_copy_message(pw_arena *, const mem_row *, pw_message_row *ret);
 

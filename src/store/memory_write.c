@@ -1,7 +1,7 @@
 /*
- * The memory store's write operations. Each one prepares everything that can fail and then changes its rows with nothing
- * that can: refused means untouched. It must never look at a clock, nor answer otherwise than the SQL stores do
- * (tests/conformance runs both through the same stories).
+ * The memory store's write operations. Each one prepares everything that can fail and then changes
+ * its rows with nothing that can: refused means untouched. It must never look at a clock, nor
+ * answer otherwise than the SQL stores do (tests/conformance runs both through the same stories).
  */
 #include "store/memory_table.h"
 
@@ -58,8 +58,8 @@ static pw_status admit_known(const pw_op *op, const mem_row *row, pw_admitted *a
 /* A new row in `s`, which is linked here when it is new too. */
 static pw_status admit_new(mem_store *m, pw_op *op, mem_session *s, bool created)
 {
-    mem_row *row =
-        mem_row_make(m, s, PW_INBOX_MESSAGE, op->admit.request_id, op->admit.digest, op->admit.body);
+    mem_row *row = mem_row_make(m, s, PW_INBOX_MESSAGE, op->admit.request_id, op->admit.digest,
+                                op->admit.body);
     pw_message_row copy = {0};
     if (row == NULL || row_room(m, s) != PW_OK || (created && mem_session_room(m) != PW_OK) ||
         mem_copy_message(op->arena, row, &copy) != PW_OK) {
@@ -116,8 +116,7 @@ static pw_status write_admit(mem_store *m, pw_op *op)
 static pw_status write_withdraw(mem_store *m, pw_op *op)
 {
     mem_session *s = mem_session_find(m, op->withdraw.principal, op->withdraw.session);
-    mem_row *row =
-        s == NULL ? NULL : mem_row_find(m, s, PW_INBOX_MESSAGE, op->withdraw.request_id);
+    mem_row *row = s == NULL ? NULL : mem_row_find(m, s, PW_INBOX_MESSAGE, op->withdraw.request_id);
     if (row == NULL) {
         op->withdraw.answer = PW_WITHDRAW_NONE;
     } else if (row->disposition == PW_PENDING) {
@@ -135,7 +134,8 @@ static pw_status write_withdraw(mem_store *m, pw_op *op)
     return PW_OK;
 }
 
-/* A cancel that was dropped while its turn went on (A4) may be sent again: it is admitted anew, as a later row. */
+/* A cancel that was dropped while its turn went on (A4) may be sent again: it is admitted anew, as
+ * a later row. */
 static pw_status cancel_again(mem_store *m, pw_op *op, mem_session *s, mem_row *row)
 {
     char *body = NULL;
@@ -168,8 +168,8 @@ static pw_status write_cancel(mem_store *m, pw_op *op)
         return PW_OK;
     }
     mem_row *row = mem_row_find(m, s, PW_INBOX_CANCEL, op->cancel.turn);
-    op->cancel.answer = row != NULL && row->disposition == PW_PENDING ? PW_CANCEL_TWICE
-                                                                      : PW_CANCEL_ADMITTED;
+    op->cancel.answer =
+        row != NULL && row->disposition == PW_PENDING ? PW_CANCEL_TWICE : PW_CANCEL_ADMITTED;
     if (op->cancel.answer == PW_CANCEL_TWICE) {
         return PW_OK;
     }
@@ -195,9 +195,9 @@ static pw_status write_join(mem_store *m, pw_op *op)
     }
     if (m->owner_count == m->owner_capacity) {
         size_t capacity = m->owner_capacity == 0 ? 8 : m->owner_capacity * 2;
-        mem_owner *owners = m->allocator->resize(m->allocator->ctx, m->owners,
-                                                 m->owner_capacity * sizeof(*owners),
-                                                 capacity * sizeof(*owners));
+        mem_owner *owners =
+            m->allocator->resize(m->allocator->ctx, m->owners, m->owner_capacity * sizeof(*owners),
+                                 capacity * sizeof(*owners));
         if (owners == NULL) {
             return no_memory(&op->error);
         }
@@ -211,7 +211,8 @@ static pw_status write_join(mem_store *m, pw_op *op)
     mem_owner *o = &m->owners[m->owner_count++];
     *o = (mem_owner){.id = op->owner.owner, .beat = 1, .at_ms = op->owner.now_ms};
     o->address = mem_put(&address, op->owner.address);
-    for (size_t i = 0; i < m->sessions.count; i++) { /* an id that joins anew finds what it still holds */
+    for (size_t i = 0; i < m->sessions.count;
+         i++) { /* an id that joins anew finds what it still holds */
         mem_session *s = m->sessions.items[i];
         o->owned += mem_owner_same(&s->owner, &o->id);
     }
@@ -274,8 +275,7 @@ static pw_taken take_decide(const pw_op *op, const mem_session *s, const pw_take
     if (!op->take.take_over && !b->nobody && !b->dead && !again) {
         return PW_TAKE_NOT_FREE;
     }
-    if (op->take.only_due && !again &&
-        (s->wake_at_ms < 0 || s->wake_at_ms > op->take.now_ms)) {
+    if (op->take.only_due && !again && (s->wake_at_ms < 0 || s->wake_at_ms > op->take.now_ms)) {
         return PW_TAKE_NOTHING_DUE;
     }
     *ret_interrupts = pw_take_interrupts(b, op->take.take_over);
@@ -455,7 +455,8 @@ static pw_status make_blobs(mem_store *m, const pw_append *a, made *x)
         b->bytes = mem_put(&at, a->blobs[i].bytes);
         m->blobs.items[m->blobs.count + x->blobs++] = b;
     }
-    /* One reserve makes room for one row: ask for the rest while the index does not count them yet. */
+    /* One reserve makes room for one row: ask for the rest while the index does not count them yet.
+     */
     while (m->by_hash.capacity * 2 < (m->by_hash.count + a->blob_count) * 3) {
         size_t count = m->by_hash.count;
         m->by_hash.count = m->by_hash.capacity;
@@ -592,7 +593,8 @@ pw_status mem_write(mem_store *m, pw_op *op)
     case PW_OP_RELEASE:
         return write_release(m, op);
     case PW_OP_APPEND:
-        return mem_append(m, op->append.session_id, op->append.epoch, op->append.append, &op->error);
+        return mem_append(m, op->append.session_id, op->append.epoch, op->append.append,
+                          &op->error);
     case PW_OP_OWNERS:
     case PW_OP_DUE:
     case PW_OP_SESSION:

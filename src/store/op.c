@@ -1,6 +1,6 @@
 /*
- * What every backend asks of an operation before it looks at its own rows: are its arguments possible at all, does it
- * write, and what a taking is called. Pure. It must never look at a store.
+ * What every backend asks of an operation before it looks at its own rows: are its arguments
+ * possible at all, does it write, and what a taking is called. Pure. It must never look at a store.
  */
 #include "store/backend.h"
 

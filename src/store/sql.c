@@ -1,7 +1,8 @@
 /*
- * Operations as programs of statements. Each kind of operation is a row of small functions, one a statement, which fill in
- * parameters or say that there is nothing to do. Pure; it must never hold a condition that is not also in the
- * statement's text: what is skipped here is only what could have changed nothing.
+ * Operations as programs of statements. Each kind of operation is a row of small functions, one a
+ * statement, which fill in parameters or say that there is nothing to do. Pure; it must never hold
+ * a condition that is not also in the statement's text: what is skipped here is only what could
+ * have changed nothing.
  */
 #include "store/sql.h"
 
@@ -286,7 +287,8 @@ static bool release(pw_sql_run *run, pw_sql_statement *ret)
 
 /* --- APPEND */
 
-/* ?1 session ?2 first seq ?3 epoch, wherever a statement asks whether the append's first row is there. */
+/* ?1 session ?2 first seq ?3 epoch, wherever a statement asks whether the append's first row is
+ * there. */
 static void p_append(pw_sql_run *run)
 {
     p_i64(run, run->op->append.session_id);
@@ -569,8 +571,8 @@ static bool session_exists(pw_sql_run *run, pw_sql_statement *ret)
         return false;
     }
     run->found = false;
-    p_i64(run, run->op->kind == PW_OP_RECORDS ? run->op->records.session_id
-                                              : run->op->turns.session_id);
+    p_i64(run,
+          run->op->kind == PW_OP_RECORDS ? run->op->records.session_id : run->op->turns.session_id);
     return emit(run, ret, PW_SQL_SESSION_EXISTS);
 }
 
@@ -647,7 +649,11 @@ static bool verify(pw_sql_run *run, pw_sql_statement *ret)
 /* --- the programs */
 
 typedef bool (*step_fn)(pw_sql_run *, pw_sql_statement *ret);
-#define PROGRAM(...) (const step_fn[]){__VA_ARGS__, NULL}
+#define PROGRAM(...)                                                                               \
+    (const step_fn[])                                                                              \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 static const step_fn *const programs[] = {
     [PW_OP_ADMIT] = PROGRAM(admit_session, admit_insert, admit_count, admit_result),
@@ -658,9 +664,9 @@ static const step_fn *const programs[] = {
     [PW_OP_LEAVE] = PROGRAM(owner_leave),
     [PW_OP_TAKE] = PROGRAM(take_before, take_update, take_after, take_bury),
     [PW_OP_RELEASE] = PROGRAM(release),
-    [PW_OP_APPEND] = PROGRAM(append_first, append_why, append_more, append_claim, append_settle,
-                             append_cancels, append_turn, append_blob, append_head,
-                             append_why_last),
+    [PW_OP_APPEND] =
+        PROGRAM(append_first, append_why, append_more, append_claim, append_settle, append_cancels,
+                append_turn, append_blob, append_head, append_why_last),
     [PW_OP_OWNERS] = PROGRAM(owners_read),
     [PW_OP_DUE] = PROGRAM(due_rows, due_next),
     [PW_OP_SESSION] = PROGRAM(session_read),

@@ -1,15 +1,18 @@
 /*
- * What every SQL host shares: an operation becomes statements, rows become its result. Pure: no database, no clock, no
- * memory but the arenas it is given. Any host that runs a list of statements atomically is enough.
+ * What every SQL host shares: an operation becomes statements, rows become its result. Pure: no
+ * database, no clock, no memory but the arenas it is given. Any host that runs a list of statements
+ * atomically is enough.
  *
- * All conditions live in the statements and none is an error, so a refused operation changes nothing and disturbs no neighbour
- * in the same transaction: an append's first insert carries every condition, each later statement asks
- * whether that row is there, and the reason of a refusal is read only then. A host says after each statement how many
- * rows it changed, which spares the rest of a refused operation. Appends, which are nearly everything, may also be run by a host
- * that cannot look between statements (`blind`): it asks for all of them first, and the last one reads what became of them.
+ * All conditions live in the statements and none is an error, so a refused operation changes
+ * nothing and disturbs no neighbour in the same transaction: an append's first insert carries every
+ * condition, each later statement asks whether that row is there, and the reason of a refusal is
+ * read only then. A host says after each statement how many rows it changed, which spares the rest
+ * of a refused operation. Appends, which are nearly everything, may also be run by a host that
+ * cannot look between statements (`blind`): it asks for all of them first, and the last one reads
+ * what became of them.
  *
- * Parameters are text or integers (a host that only has text prints them); they are numbered ?1, ?2 … in the texts, which
- * are constants named by id, so that a host prepares each once.
+ * Parameters are text or integers (a host that only has text prints them); they are numbered ?1, ?2
+ * … in the texts, which are constants named by id, so that a host prepares each once.
  *
  *     pw_sql_start(&run, op, scratch);
  *     while (pw_sql_next(&run, &statement)) {
@@ -93,7 +96,8 @@ typedef enum pw_sql_id {
 } pw_sql_id;
 
 extern const char *const pw_sql_text[PW_SQL_COUNT];
-/* The schema, one statement each, NULL ends; run in one transaction on a store that has no pawl_meta. */
+/* The schema, one statement each, NULL ends; run in one transaction on a store that has no
+ * pawl_meta. */
 extern const char *const pw_sql_schema[];
 
 typedef enum pw_sql_type { PW_SQL_NULL, PW_SQL_INTEGER, PW_SQL_TEXT, PW_SQL_BYTES } pw_sql_type;
@@ -114,25 +118,27 @@ typedef struct pw_sql_run {
     pw_op *op;
     pw_arena *scratch;
     size_t step, index;
-    bool again;          /* the same step once more */
+    bool again; /* the same step once more */
     /* What a host may know and set after pw_sql_start. */
-    bool blind;          /* APPEND: it cannot say how many rows a statement changed before it asks for the next */
-    bool calm;           /* this session's crash count is 0 under this epoch: spares a statement per receipt */
-    bool follows;        /* the append's first seq is the last one + 1: spares looking for a gap */
-    pw_sql_id id;        /* of the statement under way */
-    int64_t changed;     /* rows changed by the last one */
-    bool refused;        /* its conditions did not hold */
-    bool found;          /* a row came */
+    bool blind; /* APPEND: it cannot say how many rows a statement changed before it asks for the
+                   next */
+    bool
+        calm; /* this session's crash count is 0 under this epoch: spares a statement per receipt */
+    bool follows;    /* the append's first seq is the last one + 1: spares looking for a gap */
+    pw_sql_id id;    /* of the statement under way */
+    int64_t changed; /* rows changed by the last one */
+    bool refused;    /* its conditions did not hold */
+    bool found;      /* a row came */
     size_t param_count;
     pw_sql_value params[PW_SQL_MAX_PARAMS];
-    pw_str list;         /* named rows or dead owners as ",a,b," */
-    void *rows;          /* results so far */
+    pw_str list; /* named rows or dead owners as ",a,b," */
+    void *rows;  /* results so far */
     size_t row_count, row_capacity;
-    pw_status failed;    /* a row that could not be kept */
+    pw_status failed; /* a row that could not be kept */
     pw_take_before before;
     uint64_t epoch_before;
-    bool joined;         /* TAKE: my own row is there */
-    pw_buffer report;    /* VERIFY */
+    bool joined;      /* TAKE: my own row is there */
+    pw_buffer report; /* VERIFY */
 } pw_sql_run;
 
 void pw_sql_start(pw_sql_run *, pw_op *, pw_arena *scratch);

@@ -1,5 +1,6 @@
 /*
- * Rows into results: the other half of sql.c. Pure. It must copy whatever it keeps: cells are borrowed for one call.
+ * Rows into results: the other half of sql.c. Pure. It must copy whatever it keeps: cells are
+ * borrowed for one call.
  */
 #include "store/sql.h"
 
@@ -147,9 +148,9 @@ static pw_status cancel_row(pw_sql_run *run, const pw_sql_value *c)
     if (!pw_turn_state_from(c[2].text, &op->cancel.turn_state)) {
         return damaged(run, "turn state", &c[2]);
     }
-    op->cancel.answer = !run->refused                ? PW_CANCEL_ADMITTED
+    op->cancel.answer = !run->refused              ? PW_CANCEL_ADMITTED
                         : c[1].type != PW_SQL_NULL ? PW_CANCEL_ENDED
-                                                     : PW_CANCEL_TWICE;
+                                                   : PW_CANCEL_TWICE;
     return PW_OK;
 }
 
@@ -384,8 +385,7 @@ static pw_status take_result(pw_sql_run *run)
 
 static pw_status not_found(pw_sql_run *run, const char *what)
 {
-    return run->found ? PW_OK
-                      : PW_FAIL(&run->op->error, PW_NOT_FOUND, "there is no such %s", what);
+    return run->found ? PW_OK : PW_FAIL(&run->op->error, PW_NOT_FOUND, "there is no such %s", what);
 }
 
 static void lists_result(pw_sql_run *run)
@@ -450,8 +450,7 @@ static pw_status result(pw_sql_run *run)
         }
         return PW_OK;
     case PW_OP_BEAT:
-        return run->changed > 0 ? PW_OK
-                                : PW_FAIL(&op->error, PW_FENCED, "the owner's row is gone");
+        return run->changed > 0 ? PW_OK : PW_FAIL(&op->error, PW_FENCED, "the owner's row is gone");
     case PW_OP_TAKE:
         return take_result(run);
     case PW_OP_RELEASE:
@@ -459,11 +458,11 @@ static pw_status result(pw_sql_run *run)
                                 : PW_FAIL(&op->error, PW_FENCED, "epoch %llu is not current",
                                           (unsigned long long)op->release.epoch);
     case PW_OP_APPEND:
-        return !run->refused ? PW_OK
-                             : PW_FAIL(&op->error, PW_FENCED,
-                                       "epoch %llu of session %lld is not current",
-                                       (unsigned long long)op->append.epoch,
-                                       (long long)op->append.session_id);
+        return !run->refused
+                   ? PW_OK
+                   : PW_FAIL(&op->error, PW_FENCED, "epoch %llu of session %lld is not current",
+                             (unsigned long long)op->append.epoch,
+                             (long long)op->append.session_id);
     case PW_OP_SESSION:
     case PW_OP_RECORDS:
     case PW_OP_INBOX:

@@ -1,9 +1,11 @@
 /*
- * The statements and the schema, as constants. They must stay within what SQLite and PostgreSQL both understand: no
- * dialect functions outside VERIFY, REBUILD and the views, upserts by ON CONFLICT, LIKE for lists.
+ * The statements and the schema, as constants. They must stay within what SQLite and PostgreSQL
+ * both understand: no dialect functions outside VERIFY, REBUILD and the views, upserts by ON
+ * CONFLICT, LIKE for lists.
  *
- * A list parameter is text, ",a,b,": `list like '%,' || x || ',%'` asks whether x is in it (x is a number or a UUID, so it holds no
- * wildcard). A session's free state (J2) is the same three lines wherever it is asked.
+ * A list parameter is text, ",a,b,": `list like '%,' || x || ',%'` asks whether x is in it (x is a
+ * number or a UUID, so it holds no wildcard). A session's free state (J2) is the same three lines
+ * wherever it is asked.
  */
 #include "store/sql.h"
 
@@ -18,7 +20,8 @@
     "t.ended_seq, case when i.disposition = 0 then (select count(*) from pawl_inbox p "            \
     "where p.session = i.session and p.kind = 0 and p.disposition = 0 and p.n <= i.n) else 0 end "
 
-/* The owner of s is another process, and its row does not say that it lives: `list` holds the dead as "id:beat". */
+/* The owner of s is another process, and its row does not say that it lives: `list` holds the dead
+ * as "id:beat". */
 #define OWNER_ALIVE(list)                                                                          \
     "exists (select 1 from pawl_owners o where o.id = s.owner "                                    \
     "and not (" list " like '%,' || o.id || ':' || o.beat || ',%'))"
@@ -34,9 +37,10 @@
 #define APPEND_INTO                                                                                \
     "insert into pawl_journal(session, seq, epoch, at, kind, turn, step, body) "                   \
     "select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where "
-/* A statement that inserts into a table it also reads from has its rows copied aside by SQLite, which doubles what an append
- * costs: so the plain one asks nothing of pawl_journal. */
-#define APPEND_EPOCH "exists (select 1 from pawl_sessions where id = ?1 and epoch = ?3 and owner <> '') "
+/* A statement that inserts into a table it also reads from has its rows copied aside by SQLite,
+ * which doubles what an append costs: so the plain one asks nothing of pawl_journal. */
+#define APPEND_EPOCH                                                                               \
+    "exists (select 1 from pawl_sessions where id = ?1 and epoch = ?3 and owner <> '') "
 #define APPEND_GUARD                                                                               \
     APPEND_EPOCH                                                                                   \
     "and (?2 = 1 or exists (select 1 from pawl_journal where session = ?1 and seq = ?2 - 1)) "
@@ -55,14 +59,14 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
         "and (?10 = 0 or (s.turn = '' and not exists (select 1 from pawl_inbox p "
         "where p.session = s.id and p.kind = 0 and p.disposition = 0))) on conflict do nothing",
     [PW_SQL_ADMIT_COUNT] =
-        "update pawl_sessions set admitted = admitted + 1, wake_at = " WAKE_LOWERED("?3") " "
-        "where principal = ?1 and name = ?2 and exists (select 1 from pawl_inbox i "
-        "where i.session = pawl_sessions.id and i.n = pawl_sessions.admitted + 1)",
-    [PW_SQL_ADMIT_RESULT] =
-        "select " MESSAGE_COLUMNS "from pawl_sessions s left join pawl_inbox i "
-        "on i.session = s.id and i.kind = 0 and i.request_id = ?3 "
-        "left join pawl_turns t on t.session = i.session and t.turn = i.turn "
-        "where s.principal = ?1 and s.name = ?2",
+        "update pawl_sessions set admitted = admitted + 1, wake_at = " WAKE_LOWERED(
+            "?3") " "
+                  "where principal = ?1 and name = ?2 and exists (select 1 from pawl_inbox i "
+                  "where i.session = pawl_sessions.id and i.n = pawl_sessions.admitted + 1)",
+    [PW_SQL_ADMIT_RESULT] = "select " MESSAGE_COLUMNS "from pawl_sessions s left join pawl_inbox i "
+                            "on i.session = s.id and i.kind = 0 and i.request_id = ?3 "
+                            "left join pawl_turns t on t.session = i.session and t.turn = i.turn "
+                            "where s.principal = ?1 and s.name = ?2",
     [PW_SQL_WITHDRAW] =
         "update pawl_inbox set disposition = 4 where session = (select id from pawl_sessions "
         "where principal = ?1 and name = ?2) and kind = 0 and request_id = ?3 and disposition = 0",
@@ -82,54 +86,56 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
     [PW_SQL_CANCEL_RESULT] =
         "select s.id, t.ended_seq, t.state from pawl_sessions s left join pawl_turns t "
         "on t.session = s.id and t.turn = ?3 where s.principal = ?1 and s.name = ?2",
-    [PW_SQL_JOIN] =
-        "insert into pawl_owners(id, beat, address, at) values(?1, 1, ?2, ?3) on conflict do nothing",
+    [PW_SQL_JOIN] = "insert into pawl_owners(id, beat, address, at) values(?1, 1, ?2, ?3) on "
+                    "conflict do nothing",
     [PW_SQL_BEAT] = "update pawl_owners set beat = beat + 1, at = ?2 where id = ?1",
     [PW_SQL_LEAVE] = "delete from pawl_owners where id = ?1",
     [PW_SQL_OWNERS_IDLE] =
         "select id from pawl_owners where id <> ?1 and not exists (select 1 from pawl_sessions s "
         "where s.owner <> '' and s.owner = pawl_owners.id)",
-    [PW_SQL_TAKE_BEFORE] =
-        "select " SESSION_COLUMNS ", case when " OWNER_ALIVE("?2") " then 1 else 0 end, "
-        "case when exists (select 1 from pawl_owners where id = ?3) then 1 else 0 end "
-        "from pawl_sessions s where s.id = ?1",
-    /* ?1 session ?2 dead ?3 me ?4 take_over ?5 reload ?6 only_due ?7 max_attempts ?8 refuse_suspect_from ?9 now */
+    [PW_SQL_TAKE_BEFORE] = "select " SESSION_COLUMNS ", case when " OWNER_ALIVE(
+        "?2") " then 1 else 0 end, "
+              "case when exists (select 1 from pawl_owners where id = ?3) then 1 else 0 end "
+              "from pawl_sessions s where s.id = ?1",
+    /* ?1 session ?2 dead ?3 me ?4 take_over ?5 reload ?6 only_due ?7 max_attempts ?8
+       refuse_suspect_from ?9 now */
     [PW_SQL_TAKE_UPDATE] =
         "with b as (select s.id, s.owner = '' as nobody, s.owner = ?3 as mine, "
-        "s.owner <> '' and s.owner <> ?3 and not " OWNER_ALIVE("?2") " as dead "
-        "from pawl_sessions s where s.id = ?1), "
-        "d as (select b.id, b.nobody, b.dead, ?5 = 1 and (b.nobody or b.mine) as again, "
-        "b.dead and s.turn <> '' and s.status = 'running' and ?4 = 0 as hit "
-        "from b join pawl_sessions s on s.id = b.id) "
-        "update pawl_sessions set epoch = epoch + 1, "
-        "owner = case when d.hit and crashes + 1 > ?7 then '' else ?3 end, "
-        "since_at = case when d.hit and crashes + 1 > ?7 then ?9 else since_at end, "
-        "crashes = case when d.hit and crashes + 1 <= ?7 then crashes + 1 "
-        "when quarantined = 1 then 0 else crashes end, "
-        "quarantined = case when d.hit and crashes + 1 > ?7 then 1 else 0 end "
-        "from d where pawl_sessions.id = d.id and (quarantined = 0 or ?4 = 1) "
-        "and (?4 = 1 or d.nobody or d.dead or d.again) "
-        "and (?6 = 0 or d.again or wake_at <= ?9) "
-        "and not (d.hit and crashes + 1 <= ?7 and ?8 >= 0 and crashes + 1 >= ?8) "
-        "and exists (select 1 from pawl_owners where id = ?3)",
+        "s.owner <> '' and s.owner <> ?3 and not " OWNER_ALIVE(
+            "?2") " as dead "
+                  "from pawl_sessions s where s.id = ?1), "
+                  "d as (select b.id, b.nobody, b.dead, ?5 = 1 and (b.nobody or b.mine) as again, "
+                  "b.dead and s.turn <> '' and s.status = 'running' and ?4 = 0 as hit "
+                  "from b join pawl_sessions s on s.id = b.id) "
+                  "update pawl_sessions set epoch = epoch + 1, "
+                  "owner = case when d.hit and crashes + 1 > ?7 then '' else ?3 end, "
+                  "since_at = case when d.hit and crashes + 1 > ?7 then ?9 else since_at end, "
+                  "crashes = case when d.hit and crashes + 1 <= ?7 then crashes + 1 "
+                  "when quarantined = 1 then 0 else crashes end, "
+                  "quarantined = case when d.hit and crashes + 1 > ?7 then 1 else 0 end "
+                  "from d where pawl_sessions.id = d.id and (quarantined = 0 or ?4 = 1) "
+                  "and (?4 = 1 or d.nobody or d.dead or d.again) "
+                  "and (?6 = 0 or d.again or wake_at <= ?9) "
+                  "and not (d.hit and crashes + 1 <= ?7 and ?8 >= 0 and crashes + 1 >= ?8) "
+                  "and exists (select 1 from pawl_owners where id = ?3)",
     [PW_SQL_TAKE_AFTER] = "select " SESSION_COLUMNS " from pawl_sessions s where s.id = ?1",
-    [PW_SQL_BURY] =
-        "delete from pawl_owners where ?1 like '%,' || id || ':' || beat || ',%' "
-        "and not exists (select 1 from pawl_sessions s where s.owner <> '' and s.owner = pawl_owners.id)",
-    [PW_SQL_RELEASE] =
-        "update pawl_sessions set owner = '', wake_at = " WAKE_SET("?3", "?4") " "
-        "where id = ?1 and epoch = ?2 and owner <> ''",
+    [PW_SQL_BURY] = "delete from pawl_owners where ?1 like '%,' || id || ':' || beat || ',%' "
+                    "and not exists (select 1 from pawl_sessions s where s.owner <> '' and s.owner "
+                    "= pawl_owners.id)",
+    [PW_SQL_RELEASE] = "update pawl_sessions set owner = '', wake_at = " WAKE_SET(
+        "?3", "?4") " "
+                    "where id = ?1 and epoch = ?2 and owner <> ''",
     [PW_SQL_APPEND_FIRST] = APPEND_INTO APPEND_GUARD "on conflict do nothing",
     [PW_SQL_APPEND_FIRST_FOLLOWS] = APPEND_INTO APPEND_EPOCH "on conflict do nothing",
     /* ?9 named rows as a list, ?10 lowest, ?11 highest, ?12 how many */
-    [PW_SQL_APPEND_FIRST_CONSUMES] =
-        APPEND_INTO APPEND_GUARD "and (select count(*) from pawl_inbox where session = ?1 "
-        "and n between ?10 and ?11 and disposition = 0 and ?9 like '%,' || n || ',%') = ?12 "
-        "on conflict do nothing",
+    [PW_SQL_APPEND_FIRST_CONSUMES] = APPEND_INTO APPEND_GUARD
+    "and (select count(*) from pawl_inbox where session = ?1 "
+    "and n between ?10 and ?11 and disposition = 0 and ?9 like '%,' || n || ',%') = ?12 "
+    "on conflict do nothing",
     [PW_SQL_APPEND_MORE] = APPEND_INTO APPEND_EPOCH "on conflict do nothing",
     [PW_SQL_APPEND_MORE_BLIND] =
         APPEND_INTO "exists (select 1 from pawl_journal where session = ?1 and seq = ?9 "
-        "and epoch = ?3) on conflict do nothing",
+                    "and epoch = ?3) on conflict do nothing",
     [PW_SQL_APPEND_CONSUME] =
         "update pawl_inbox set disposition = ?7, turn = ?8, "
         "body = case when ?7 = 1 then '' else body end where session = ?1 "
@@ -141,20 +147,20 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
     [PW_SQL_APPEND_TURN_OPENED] =
         "insert into pawl_turns(session, turn, opened_seq, ended_seq, state) "
         "select ?1, ?4, ?5, ?6, ?7 where " APPEND_DONE " on conflict do nothing",
-    [PW_SQL_APPEND_TURN] =
-        "update pawl_turns set ended_seq = coalesce(?5, ended_seq), state = ?6 "
-        "where session = ?1 and turn = ?4 and " APPEND_DONE,
-    [PW_SQL_APPEND_BLOB] =
-        "insert into pawl_blobs(hash, size, bytes) select ?4, ?5, ?6 "
-        "where " APPEND_DONE " on conflict do nothing",
-    /* ?4 turn ?5 status ?6 reason ?7 base_seq ?8 wake_at ?9 looked_n ?10 release ?11 receipt ?12 at */
+    [PW_SQL_APPEND_TURN] = "update pawl_turns set ended_seq = coalesce(?5, ended_seq), state = ?6 "
+                           "where session = ?1 and turn = ?4 and " APPEND_DONE,
+    [PW_SQL_APPEND_BLOB] = "insert into pawl_blobs(hash, size, bytes) select ?4, ?5, ?6 "
+                           "where " APPEND_DONE " on conflict do nothing",
+    /* ?4 turn ?5 status ?6 reason ?7 base_seq ?8 wake_at ?9 looked_n ?10 release ?11 receipt ?12 at
+     */
     [PW_SQL_APPEND_HEAD] =
         "update pawl_sessions set turn = ?4, status = ?5, reason = ?6, "
         "base_seq = case when ?7 < 0 then base_seq else ?7 end, "
         "wake_at = " WAKE_SET("?8", "?9") ", owner = case when ?10 = 1 then '' else owner end, "
-        "crashes = case when ?11 = 1 then 0 else crashes end, "
-        "since_at = case when turn = ?4 and status = ?5 and reason = ?6 then since_at else ?12 end "
-        "where id = ?1 and epoch = ?3 and " APPEND_DONE,
+                                          "crashes = case when ?11 = 1 then 0 else crashes end, "
+                                          "since_at = case when turn = ?4 and status = ?5 and "
+                                          "reason = ?6 then since_at else ?12 end "
+                                          "where id = ?1 and epoch = ?3 and " APPEND_DONE,
     [PW_SQL_APPEND_RECEIPT] =
         "update pawl_sessions set crashes = 0 where id = ?1 and epoch = ?3 and crashes <> 0 "
         "and " APPEND_DONE,
@@ -164,16 +170,15 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
         "and disposition = 0 and ?2 like '%,' || n || ',%'), (select j.epoch from pawl_journal j "
         "where j.session = s.id and j.seq = ?5) from pawl_sessions s where s.id = ?1",
     [PW_SQL_OWNERS] = "select id, beat, address, at from pawl_owners order by at, id",
-    [PW_SQL_DUE] =
-        "select " SESSION_COLUMNS " from pawl_sessions s where s.wake_at <= ?1 "
-        "and s.quarantined = 0 and s.owner <> ?2 and (s.owner = '' or not " OWNER_ALIVE("?3") ") "
-        "order by s.wake_at, s.id limit ?4",
+    [PW_SQL_DUE] = "select " SESSION_COLUMNS " from pawl_sessions s where s.wake_at <= ?1 "
+                   "and s.quarantined = 0 and s.owner <> ?2 and (s.owner = '' or not " OWNER_ALIVE(
+                       "?3") ") "
+                             "order by s.wake_at, s.id limit ?4",
     [PW_SQL_DUE_ONE] =
         "select " SESSION_COLUMNS " from pawl_sessions s where s.id = ?4 and s.wake_at <= ?1 "
         "and s.quarantined = 0 and s.owner <> ?2 and (s.owner = '' or not " OWNER_ALIVE("?3") ")",
-    [PW_SQL_DUE_NEXT] =
-        "select wake_at from pawl_sessions where wake_at > ?1 and quarantined = 0 "
-        "and owner <> ?2 order by wake_at limit 1",
+    [PW_SQL_DUE_NEXT] = "select wake_at from pawl_sessions where wake_at > ?1 and quarantined = 0 "
+                        "and owner <> ?2 order by wake_at limit 1",
     [PW_SQL_DUE_NEXT_ONE] =
         "select wake_at from pawl_sessions where id = ?3 and wake_at > ?1 and quarantined = 0 "
         "and owner <> ?2",
@@ -191,9 +196,8 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
         "select seq, at, kind, turn, step, body from pawl_journal where session = ?1 "
         "and seq between ?2 and ?3 and (?4 = '' or turn = ?4) order by seq limit ?5",
     [PW_SQL_INBOX_LOOKED] = "select admitted from pawl_sessions where id = ?1",
-    [PW_SQL_INBOX_CANCELS] =
-        "select n, kind, request_id, body, at, disposition from pawl_inbox "
-        "where session = ?1 and kind = 1 and disposition = 0 order by n",
+    [PW_SQL_INBOX_CANCELS] = "select n, kind, request_id, body, at, disposition from pawl_inbox "
+                             "where session = ?1 and kind = 1 and disposition = 0 order by n",
     [PW_SQL_INBOX_MESSAGES] =
         "select n, kind, request_id, body, at, disposition from pawl_inbox "
         "where session = ?1 and kind = 0 and disposition = 0 order by n limit ?2",
@@ -201,11 +205,10 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
         "select " MESSAGE_COLUMNS "from pawl_sessions s join pawl_inbox i "
         "on i.session = s.id and i.kind = 0 and i.request_id = ?2 "
         "left join pawl_turns t on t.session = i.session and t.turn = i.turn where s.id = ?1",
-    [PW_SQL_TURN] =
-        "select turn, opened_seq, ended_seq, state from pawl_turns where session = ?1 and turn = ?2",
-    [PW_SQL_TURNS] =
-        "select turn, opened_seq, ended_seq, state from pawl_turns where session = ?1 "
-        "and opened_seq > ?2 order by opened_seq limit ?3",
+    [PW_SQL_TURN] = "select turn, opened_seq, ended_seq, state from pawl_turns where session = ?1 "
+                    "and turn = ?2",
+    [PW_SQL_TURNS] = "select turn, opened_seq, ended_seq, state from pawl_turns where session = ?1 "
+                     "and opened_seq > ?2 order by opened_seq limit ?3",
     [PW_SQL_BLOB] = "select bytes from pawl_blobs where hash = ?1",
     [PW_SQL_REBUILD_CLEAR] = "delete from pawl_turns",
     [PW_SQL_REBUILD_TURNS] =

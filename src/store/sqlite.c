@@ -1,21 +1,22 @@
 /*
- * The SQLite store: transactions. It must never answer PW_OK before a synced COMMIT, never infer a commit, and never leave
- * the lock file's write lock behind.
+ * The SQLite store: transactions. It must never answer PW_OK before a synced COMMIT, never infer a
+ * commit, and never leave the lock file's write lock behind.
  *
- * A batch is one transaction under the write lock. Trouble before COMMIT rolls everybody back (certain: nothing
- * changed) and the batch is run again one by one, so that one operation's fault stays its own. Trouble in COMMIT is certain
- * only when SQLite says that the log could not be written to its end (full); after any other nobody knows.
- * A foreign lock is waited for WAIT_MS and then given back as PW_LOCKED: the caller tries again for ever.
+ * A batch is one transaction under the write lock. Trouble before COMMIT rolls everybody back
+ * (certain: nothing changed) and the batch is run again one by one, so that one operation's fault
+ * stays its own. Trouble in COMMIT is certain only when SQLite says that the log could not be
+ * written to its end (full); after any other nobody knows. A foreign lock is waited for WAIT_MS and
+ * then given back as PW_LOCKED: the caller tries again for ever.
  *
- * Checkpoints run before the next transaction, under the same lock, or when the writer has nothing to do: never between a
- * commit and its answer.
+ * Checkpoints run before the next transaction, under the same lock, or when the writer has nothing
+ * to do: never between a commit and its answer.
  */
 #include "store/sqlite_inner.h"
 
 enum {
-    WAIT_MS = 1000,         /* for locks, inside one execute */
+    WAIT_MS = 1000,          /* for locks, inside one execute */
     CHECKPOINT_PAGES = 1000, /* of 8 KiB: 8 MiB of log */
-    RESTART_PAGES = 4000    /* 32 MiB: now readers are waited for, so that the log begins anew */
+    RESTART_PAGES = 4000     /* 32 MiB: now readers are waited for, so that the log begins anew */
 };
 
 /* --- the log */
@@ -32,10 +33,12 @@ int sq_wal_hook(void *ctx, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* Under the write lock, outside a transaction. Failing is no trouble: the log only grows until the next time. */
+/* Under the write lock, outside a transaction. Failing is no trouble: the log only grows until the
+ * next time. */
 static void checkpoint(sq_store *q)
 {
-    int mode = q->wal_pages >= RESTART_PAGES ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
+    int mode =
+        q->wal_pages >= RESTART_PAGES ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
     sqlite3_wal_checkpoint_v2(q->writer.db, NULL, mode, NULL, NULL);
     q->checkpoint_at = q->wal_pages + CHECKPOINT_PAGES;
 }
@@ -80,7 +83,8 @@ static void rollback(sq_store *q)
         sq_conn_step(q->writer.rollback);
     }
     if (sqlite3_get_autocommit(q->writer.db) == 0) {
-        /* No memory even for that. Closing undoes it as well and needs none; the next transaction opens anew. */
+        /* No memory even for that. Closing undoes it as well and needs none; the next transaction
+         * opens anew. */
         sq_conn_close(&q->writer, false);
     }
     sq_lock_write_end(&q->lock);
@@ -110,7 +114,8 @@ static pw_status commit(sq_store *q, pw_error *error)
     }
     pw_status kind = sq_trouble(&q->writer, rc, error);
     rollback(q);
-    /* Full: a frame of the log could not be written whole, and the one that commits is the last. Locked: never begun. */
+    /* Full: a frame of the log could not be written whole, and the one that commits is the last.
+     * Locked: never begun. */
     return kind == PW_FULL || kind == PW_LOCKED ? PW_NOT_COMMITTED : PW_UNKNOWN;
 }
 
@@ -126,7 +131,8 @@ static const sq_known *known_of(const sq_store *q, const pw_op *op)
                                                                                           : NULL;
 }
 
-static void remember_append(sq_store *q, int64_t session_id, uint64_t epoch, const pw_append *append)
+static void remember_append(sq_store *q, int64_t session_id, uint64_t epoch,
+                            const pw_append *append)
 {
     sq_known *known = &q->known[(uint64_t)session_id % SQ_KNOWN];
     bool same = known->session_id == session_id && known->epoch == epoch;
@@ -204,7 +210,8 @@ static bool run_in_batch(sq_store *q, pw_op *op, pw_error *why)
     if (pw_op_begin(op) != PW_OK) {
         return true;
     }
-    if (op->kind == PW_OP_JOIN) { /* before the row can be seen: a row without a lock is a dead owner's */
+    if (op->kind ==
+        PW_OP_JOIN) { /* before the row can be seen: a row without a lock is a dead owner's */
         op->status = sq_lock_owner(&q->lock, &op->owner.owner);
         if (op->status != PW_OK) {
             PW_FAIL(&op->error, op->status, "the owner's lock is not to be had");
@@ -389,7 +396,8 @@ static int over_limit(void *ctx)
     return sq_now_ms() >= limit->end_ms;
 }
 
-/* A transaction that the tool lost (OR ROLLBACK, RAISE, an I/O error) would leave it writing by itself: every commit is undone. */
+/* A transaction that the tool lost (OR ROLLBACK, RAISE, an I/O error) would leave it writing by
+ * itself: every commit is undone. */
 static int no_commit(void *ctx)
 {
     (void)ctx;
@@ -409,7 +417,8 @@ static bool is_own_statement(const sq_conn *c, const sqlite3_stmt *s)
 /* What the tool left running would keep COMMIT from ending. */
 static void reset_left(sq_conn *c)
 {
-    for (sqlite3_stmt *s = sqlite3_next_stmt(c->db, NULL); s != NULL; s = sqlite3_next_stmt(c->db, s)) {
+    for (sqlite3_stmt *s = sqlite3_next_stmt(c->db, NULL); s != NULL;
+         s = sqlite3_next_stmt(c->db, s)) {
         if (!is_own_statement(c, s) && sqlite3_stmt_busy(s)) {
             sqlite3_reset(s);
         }
@@ -431,7 +440,8 @@ static pw_status run_tool(sq_store *q, pw_transact *t)
     bool gone = sqlite3_get_autocommit(c->db) != 0;
     t->limit_passed = gone || sq_now_ms() >= limit.end_ms;
     if (gone) {
-        return PW_FAIL(&t->error, PW_TIMEOUT, "the tool's transaction is gone; what it wrote is undone");
+        return PW_FAIL(&t->error, PW_TIMEOUT,
+                       "the tool's transaction is gone; what it wrote is undone");
     }
     if (t->limit_passed) {
         return PW_FAIL(&t->error, PW_TIMEOUT, "the tool ran over %lld ms; what it wrote is undone",
@@ -447,8 +457,8 @@ static pw_status run_tool(sq_store *q, pw_transact *t)
 static pw_status check_first(sq_store *q, pw_transact *t)
 {
     pw_append probe = *t->append;
-    pw_op op = {.kind = PW_OP_APPEND, .arena = t->arena,
-                .append = {t->session_id, t->epoch, &probe}};
+    pw_op op = {
+        .kind = PW_OP_APPEND, .arena = t->arena, .append = {t->session_id, t->epoch, &probe}};
     int rc = sq_conn_exec(&q->writer, "savepoint pawl_probe");
     if (rc == SQLITE_OK) {
         rc = sq_conn_run(&q->writer, &op, &q->scratch, NULL);
@@ -469,8 +479,8 @@ static pw_status transact_inside(sq_store *q, pw_transact *t)
     PW_TRY(check_first(q, t));
     PW_TRY(run_tool(q, t));
     PW_TRY(pw_transact_fill(t, t->body, &append));
-    pw_op op = {.kind = PW_OP_APPEND, .arena = t->arena,
-                .append = {t->session_id, t->epoch, &append}};
+    pw_op op = {
+        .kind = PW_OP_APPEND, .arena = t->arena, .append = {t->session_id, t->epoch, &append}};
     int rc = sq_conn_run(&q->writer, &op, &q->scratch, NULL);
     if (rc != SQLITE_OK) {
         return not_committed(sq_trouble(&q->writer, rc, &t->error));
@@ -550,7 +560,8 @@ static pw_store_traits sq_traits(const pw_store *store)
 static void sq_close(pw_store *store)
 {
     sq_store *q = (sq_store *)store;
-    /* A store for reading alone has no writer to close after its readers: with no log there is nothing to write either. */
+    /* A store for reading alone has no writer to close after its readers: with no log there is
+     * nothing to write either. */
     bool tidy = q->read_only && sq_log_size(q->path) == 0;
     for (size_t i = 0; i < SQ_READERS; i++) {
         sq_conn_close(&q->readers[i], tidy);

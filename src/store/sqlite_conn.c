@@ -1,6 +1,6 @@
 /*
- * One SQLite connection: its settings, its prepared statements, and what its result codes mean. It must never decide about
- * an operation: it binds what sql.c says and hands the rows back.
+ * One SQLite connection: its settings, its prepared statements, and what its result codes mean. It
+ * must never decide about an operation: it binds what sql.c says and hands the rows back.
  */
 #include "store/sqlite_inner.h"
 
@@ -70,7 +70,8 @@ static int authorize(void *ctx, int action, const char *a, const char *b, const 
     case SQLITE_FUNCTION:
     case SQLITE_RECURSIVE:
         return SQLITE_OK;
-    default: /* inserts, updates, deletes, and every change of the schema: named first or on the table named second */
+    default: /* inserts, updates, deletes, and every change of the schema: named first or on the
+                table named second */
         return is_ours(a) || is_ours(b) ? SQLITE_DENY : SQLITE_OK;
     }
 }
@@ -95,11 +96,12 @@ static int configure(sq_conn *c, sq_mode mode)
         rc = sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     }
     if (rc == SQLITE_OK && mode == SQ_WRITER) {
-        rc = sqlite3_exec(c->db, "pragma synchronous = full; pragma cache_size = -4096", NULL,
-                          NULL, NULL);
+        rc = sqlite3_exec(c->db, "pragma synchronous = full; pragma cache_size = -4096", NULL, NULL,
+                          NULL);
     }
     if (rc == SQLITE_OK && mode == SQ_READER) {
-        rc = sqlite3_exec(c->db, "pragma query_only = 1; pragma cache_size = -512", NULL, NULL, NULL);
+        rc = sqlite3_exec(c->db, "pragma query_only = 1; pragma cache_size = -512", NULL, NULL,
+                          NULL);
     }
     return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * The lock file beside a SQLite store. It must never be waited for without end: a process stopped while it writes holds it,
- * and whoever waits has to be able to say so.
+ * The lock file beside a SQLite store. It must never be waited for without end: a process stopped
+ * while it writes holds it, and whoever waits has to be able to say so.
  */
 #include "store/sqlite_inner.h"
 
@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* macOS has POSIX locks only, which a close of any descriptor of the file drops: there the file is opened once. */
+/* macOS has POSIX locks only, which a close of any descriptor of the file drops: there the file is
+ * opened once. */
 #ifdef F_OFD_SETLK
 #define SET_LOCK F_OFD_SETLK
 #define GET_LOCK F_OFD_GETLK
@@ -83,7 +84,8 @@ static pw_status lock_wait(int fd, short type, off_t byte, int64_t wait_ms)
     }
 }
 
-/* The file that the path names may have been removed by the last user between our open and our lock. */
+/* The file that the path names may have been removed by the last user between our open and our
+ * lock. */
 static bool still_there(const sq_lock *l)
 {
     struct stat mine, named;
@@ -98,8 +100,8 @@ static pw_status lock_file_open(sq_lock *l, mode_t mode, pw_error *error)
         if (l->fd < 0) {
             pw_status code = errno == EROFS || errno == EACCES || errno == EPERM ? PW_READ_ONLY
                              : errno == ENOSPC || errno == EDQUOT                ? PW_FULL
-                             : errno == ENOENT || errno == ENOTDIR ? PW_UNAVAILABLE
-                                                                   : PW_IO;
+                             : errno == ENOENT || errno == ENOTDIR               ? PW_UNAVAILABLE
+                                                                                 : PW_IO;
             return PW_FAIL(error, code, "cannot open the lock file %s", l->path);
         }
         pw_status status = lock_wait(l->fd, F_RDLCK, BYTE_PRESENCE, 5000);
@@ -115,9 +117,10 @@ static pw_status lock_file_open(sq_lock *l, mode_t mode, pw_error *error)
     }
 }
 
-/* A new store is its owner's alone; SQLite gives the files beside it the same rights. One that is there is left as it is, and not even
- * opened: closing it would drop the locks that another connection of this process holds. So too under the write lock: nobody writes to
- * it before it is closed. What goes wrong here SQLite finds again, and says. */
+/* A new store is its owner's alone; SQLite gives the files beside it the same rights. One that is
+ * there is left as it is, and not even opened: closing it would drop the locks that another
+ * connection of this process holds. So too under the write lock: nobody writes to it before it is
+ * closed. What goes wrong here SQLite finds again, and says. */
 static void file_make(sq_lock *l, const char *database)
 {
     if (sq_lock_write(l, 5000) != PW_OK) {
@@ -130,7 +133,8 @@ static void file_make(sq_lock *l, const char *database)
     sq_lock_write_end(l);
 }
 
-pw_status sq_lock_open(sq_lock *l, const pw_allocator *a, pw_str database, bool read_only, pw_error *error)
+pw_status sq_lock_open(sq_lock *l, const pw_allocator *a, pw_str database, bool read_only,
+                       pw_error *error)
 {
     static const char suffix[] = "-lock";
     l->path_size = database.len + sizeof(suffix);
@@ -163,7 +167,8 @@ pw_status sq_lock_write(sq_lock *l, int64_t wait_ms)
 
 void sq_lock_write_end(sq_lock *l)
 {
-    lock_try(l->fd, F_UNLCK, BYTE_WRITE); /* unlocking a byte we hold cannot fail but for memory in the kernel */
+    lock_try(l->fd, F_UNLCK,
+             BYTE_WRITE); /* unlocking a byte we hold cannot fail but for memory in the kernel */
 }
 
 static off_t owner_byte(const pw_owner_id *owner)

@@ -1,8 +1,10 @@
 /*
- * Opening a SQLite file: look before touching (J8), make or migrate the schema in one transaction, then connect. A file that
- * a newer program wrote, or that is no database, must be left exactly as it is.
+ * Opening a SQLite file: look before touching (J8), make or migrate the schema in one transaction,
+ * then connect. A file that a newer program wrote, or that is no database, must be left exactly as
+ * it is.
  *
- * Everything that changes the file happens under the write lock, so that any number of processes may race to create one.
+ * Everything that changes the file happens under the write lock, so that any number of processes
+ * may race to create one.
  */
 #include "base/format.h"
 #include "store/sqlite_inner.h"
@@ -27,11 +29,12 @@ int64_t sq_log_size(const char *path)
 static int schema_version(sq_conn *c, int64_t *ret)
 {
     int64_t there = 0;
-    int rc = sq_conn_number(c, "select count(*) from sqlite_master where name = 'pawl_meta'", 0, &there);
+    int rc =
+        sq_conn_number(c, "select count(*) from sqlite_master where name = 'pawl_meta'", 0, &there);
     *ret = 0;
     if (rc == SQLITE_OK && there > 0) {
-        rc = sq_conn_number(c, "select cast(value as integer) from pawl_meta where key = 'schema'", 0,
-                            ret);
+        rc = sq_conn_number(c, "select cast(value as integer) from pawl_meta where key = 'schema'",
+                            0, ret);
     }
     return rc;
 }
@@ -54,7 +57,8 @@ static pw_status look(const char *path, pw_error *error)
     PW_TRY(sq_conn_open(&c, path, SQ_READER, error));
     int rc = schema_version(&c, &version);
     pw_status status = rc == SQLITE_OK ? version_check(version, error) : sq_trouble(&c, rc, error);
-    /* Without a log a close changes nothing and takes its own files away; with one it would checkpoint. */
+    /* Without a log a close changes nothing and takes its own files away; with one it would
+     * checkpoint. */
     sq_conn_close(&c, sq_log_size(path) == 0);
     return status;
 }
@@ -80,7 +84,8 @@ static int begin_patiently(sq_conn *c)
     return rc;
 }
 
-/* Pages of 8 KiB, where the file is made here: of the usual ones a third stays empty, two steps to each. */
+/* Pages of 8 KiB, where the file is made here: of the usual ones a third stays empty, two steps to
+ * each. */
 static int log_mode(sq_conn *c)
 {
     int64_t end = sq_now_ms() + OPEN_WAIT_MS;
@@ -148,7 +153,8 @@ static pw_status reader_try(sq_store *q, int64_t *ret_version, pw_error *error)
     return PW_OK;
 }
 
-/* For inspection only. A log that is not there is made for as long as this is open, and taken away with it. */
+/* For inspection only. A log that is not there is made for as long as this is open, and taken away
+ * with it. */
 static pw_status connect_reader(sq_store *q, pw_error *error)
 {
     int64_t version = 0;
@@ -228,10 +234,12 @@ static sq_store *store_make(const pw_store_options *options, pw_str path)
     return q;
 }
 
-static pw_status path_check(pw_str path, bool read_only, struct stat *st, char *text, pw_error *error)
+static pw_status path_check(pw_str path, bool read_only, struct stat *st, char *text,
+                            pw_error *error)
 {
     if (path.len == 0 || pw_str_is(path, ":memory:")) {
-        return PW_FAIL(error, PW_INVALID, "a sqlite store needs a path; `memory:` is the other one");
+        return PW_FAIL(error, PW_INVALID,
+                       "a sqlite store needs a path; `memory:` is the other one");
     }
     if (path.len > 4000 || memchr(path.ptr, '\0', path.len) != NULL) {
         return PW_FAIL(error, PW_INVALID, "this is no path");
@@ -262,7 +270,8 @@ static pw_status open_steps(sq_store *q, bool there, pw_error *error)
     return connect_writer(q, error);
 }
 
-pw_status pw_sqlite_open(const pw_store_options *options, pw_str path, pw_store **ret, pw_error *error)
+pw_status pw_sqlite_open(const pw_store_options *options, pw_str path, pw_store **ret,
+                         pw_error *error)
 {
     struct stat st;
     char text[4096];

@@ -1,6 +1,6 @@
 /*
- * The door: a URL's scheme chooses the backend, and every call goes through its table. It must never know a backend's
- * insides, nor anything of turns.
+ * The door: a URL's scheme chooses the backend, and every call goes through its table. It must
+ * never know a backend's insides, nor anything of turns.
  */
 #include "store/backend.h"
 
@@ -23,7 +23,8 @@ pw_status pw_store_open(const pw_store_options *options, pw_store **ret, pw_erro
     }
     /* Its scheme alone: what stands behind it may hold a password (N3). */
     const size_t colon = pw_str_find(options->url, PW_STR(":"));
-    const pw_str shown = pw_str_slice(options->url, 0, colon == SIZE_MAX ? options->url.len : colon + 1);
+    const pw_str shown =
+        pw_str_slice(options->url, 0, colon == SIZE_MAX ? options->url.len : colon + 1);
     return PW_FAIL(error, PW_INVALID, "unknown store `%.*s`: known are memory: and sqlite:PATH",
                    PW_STR_ARG(shown));
 }

@@ -185,8 +185,7 @@ pw_op kit_due(kit *k, const char *owner)
 
 pw_op kit_append(kit *k, int64_t session, uint64_t epoch, const pw_append *append)
 {
-    return (pw_op){
-        .kind = PW_OP_APPEND, .arena = &k->arena, .append = {session, epoch, append}};
+    return (pw_op){.kind = PW_OP_APPEND, .arena = &k->arena, .append = {session, epoch, append}};
 }
 
 pw_op kit_read(kit *k, pw_op_kind kind, int64_t session)

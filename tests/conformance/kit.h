@@ -1,6 +1,6 @@
 /*
- * What store tests are written with: a store opened by URL, and one call for each operation with the fields that matter.
- * It knows nothing but store.h, so every backend runs the same stories.
+ * What store tests are written with: a store opened by URL, and one call for each operation with
+ * the fields that matter. It knows nothing but store.h, so every backend runs the same stories.
  */
 #ifndef PW_TEST_STORE_KIT_H
 #define PW_TEST_STORE_KIT_H
@@ -18,7 +18,7 @@
 typedef struct kit {
     pw_store *store;
     pw_arena arena;
-    char dir[64];  /* a fresh directory, removed at the end */
+    char dir[64]; /* a fresh directory, removed at the end */
     char url[128];
     pw_owner_id me;
     int64_t now_ms;
@@ -26,18 +26,19 @@ typedef struct kit {
 
 extern const char *kit_scheme; /* "memory" or "sqlite" */
 
-int kit_setup(void **state);    /* cmocka: *state becomes a kit with an open store where `me` has joined */
+int kit_setup(
+    void **state); /* cmocka: *state becomes a kit with an open store where `me` has joined */
 int kit_teardown(void **state);
 pw_store *kit_open(const char *url);
 void kit_close(kit *);
-void kit_reopen(kit *);         /* sqlite: close and open again; memory: nothing */
+void kit_reopen(kit *); /* sqlite: close and open again; memory: nothing */
 void kit_dir_make(char dir[64]);
 void kit_dir_remove(const char *dir);
 
 pw_owner_id kit_owner(const char *name); /* a UUID made from the name */
 
 void kit_run(kit *, pw_op *, size_t count);
-void kit_ok(kit *, pw_op *);    /* runs it alone and asks for PW_OK */
+void kit_ok(kit *, pw_op *); /* runs it alone and asks for PW_OK */
 
 pw_op kit_admit(kit *, const char *session, const char *request, const char *content);
 pw_op kit_withdraw(kit *, const char *session, const char *request);
@@ -56,18 +57,22 @@ typedef struct kit_entry {
     pw_append append;
 } kit_entry;
 kit_entry *kit_entry_new(kit *);
-void kit_entry_record(kit *, kit_entry *, uint64_t seq, pw_record_kind, const char *turn, const char *step);
+void kit_entry_record(kit *, kit_entry *, uint64_t seq, pw_record_kind, const char *turn,
+                      const char *step);
 /* turn.opened claiming inbox rows from..to, its row and head: running, due at once */
 kit_entry *kit_turn_opened(kit *, uint64_t seq, const char *turn, uint64_t from_n, uint64_t to_n);
-kit_entry *kit_step(kit *, uint64_t seq, const char *turn, const char *step); /* one tool.completed, a receipt */
-kit_entry *kit_turn_ended(kit *, uint64_t seq, const char *turn, uint64_t looked_n); /* and the session is let go */
+kit_entry *kit_step(kit *, uint64_t seq, const char *turn,
+                    const char *step); /* one tool.completed, a receipt */
+kit_entry *kit_turn_ended(kit *, uint64_t seq, const char *turn,
+                          uint64_t looked_n); /* and the session is let go */
 
-/* Whole stories: a session that is admitted to, taken by me, with its turn open. Gives its id; epoch is 1. */
-int64_t kit_session(kit *, const char *session);      /* one message "r1" pending, nobody's */
-int64_t kit_taken(kit *, const char *session);        /* mine, epoch 1 */
-int64_t kit_running(kit *, const char *session);      /* turn "t1" open, seq 1 */
+/* Whole stories: a session that is admitted to, taken by me, with its turn open. Gives its id;
+ * epoch is 1. */
+int64_t kit_session(kit *, const char *session); /* one message "r1" pending, nobody's */
+int64_t kit_taken(kit *, const char *session);   /* mine, epoch 1 */
+int64_t kit_running(kit *, const char *session); /* turn "t1" open, seq 1 */
 pw_session_row kit_row(kit *, int64_t session);
-void kit_sound(kit *);                                /* VERIFY finds nothing */
+void kit_sound(kit *); /* VERIFY finds nothing */
 
 #define assert_status(op, wanted)                                                                  \
     do {                                                                                           \

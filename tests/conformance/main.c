@@ -1,4 +1,5 @@
-/* The conformance suite: `conformance memory` or `conformance sqlite`. Every backend passes all of it. */
+/* The conformance suite: `conformance memory` or `conformance sqlite`. Every backend passes all of
+ * it. */
 #include "conformance/stories.h"
 
 int main(int argc, char **argv)

@@ -319,14 +319,16 @@ static void test_admission_is_refused_when_it_makes_no_sense(void **state)
 {
     kit *k = *state;
     kit_session(k, "s");
-    pw_op ops[3] = {kit_admit(k, "a", "", "x"), kit_admit(k, "b", "r", "x"), kit_admit(k, "c", "r", "x")};
+    pw_op ops[3] = {kit_admit(k, "a", "", "x"), kit_admit(k, "b", "r", "x"),
+                    kit_admit(k, "c", "r", "x")};
     ops[1].admit.due_at_ms = -1;
     ops[2].admit.uid = PW_STR("uid-s"); /* another session's */
     kit_run(k, ops, 3);
     assert_status(ops[0], PW_INVALID);
     assert_status(ops[1], PW_INVALID);
     assert_status(ops[2], PW_CONFLICT);
-    pw_op list = {.kind = PW_OP_SESSIONS, .arena = &k->arena, .sessions = {.principal = PW_STR("local")}};
+    pw_op list = {
+        .kind = PW_OP_SESSIONS, .arena = &k->arena, .sessions = {.principal = PW_STR("local")}};
     kit_ok(k, &list);
     assert_int_equal(list.sessions.count, 1);
 }

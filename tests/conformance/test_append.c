@@ -140,7 +140,8 @@ static void test_J4_a_named_row_not_pending_is_stale(void **state)
     }
     pw_op gone = kit_withdraw(k, "s", "r3");
     kit_ok(k, &gone);
-    kit_entry *e = kit_turn_opened(k, 1, "t1", 1, 3); /* 3 is withdrawn; 4, which is pending, must not make up for it */
+    kit_entry *e = kit_turn_opened(
+        k, 1, "t1", 1, 3); /* 3 is withdrawn; 4, which is pending, must not make up for it */
     pw_op op = kit_append(k, id, 1, &e->append);
     kit_run(k, &op, 1);
     assert_status(op, PW_STALE);
@@ -379,18 +380,25 @@ static void test_a_refused_op_disturbs_no_neighbour(void **state)
     kit_entry *empty = kit_entry_new(k);
     kit_entry *gap = kit_step(k, 9, "t1", "tool:1:a");
     pw_op ops[] = {
-        kit_append(k, a, 1, &e->append),       kit_append(k, b, 7, &e->append),
-        kit_append(k, c, 1, &stale->append),   kit_append(k, a, 1, &empty->append),
-        kit_admit(k, "a", "r1", "different"),  kit_append(k, b, 1, &gap->append),
-        kit_admit(k, "a", "r2", "second"),     kit_owner_op(k, PW_OP_BEAT, "nobody"),
-        kit_take(k, 4711, ""),                 kit_withdraw(k, "b", "r1"),
-        kit_cancel(k, "c", "t1"),              kit_read(k, PW_OP_RECORDS, a),
+        kit_append(k, a, 1, &e->append),
+        kit_append(k, b, 7, &e->append),
+        kit_append(k, c, 1, &stale->append),
+        kit_append(k, a, 1, &empty->append),
+        kit_admit(k, "a", "r1", "different"),
+        kit_append(k, b, 1, &gap->append),
+        kit_admit(k, "a", "r2", "second"),
+        kit_owner_op(k, PW_OP_BEAT, "nobody"),
+        kit_take(k, 4711, ""),
+        kit_withdraw(k, "b", "r1"),
+        kit_cancel(k, "c", "t1"),
+        kit_read(k, PW_OP_RECORDS, a),
         kit_append(k, b, 1, &e->append),
     };
     size_t count = sizeof(ops) / sizeof(ops[0]);
     kit_run(k, ops, count);
-    const pw_status wanted[] = {PW_OK, PW_FENCED, PW_STALE, PW_INVALID, PW_OK, PW_INVALID, PW_OK,
-                                PW_FENCED, PW_OK, PW_OK, PW_OK, PW_OK, PW_OK};
+    const pw_status wanted[] = {PW_OK,      PW_FENCED, PW_STALE,  PW_INVALID, PW_OK,
+                                PW_INVALID, PW_OK,     PW_FENCED, PW_OK,      PW_OK,
+                                PW_OK,      PW_OK,     PW_OK};
     for (size_t i = 0; i < count; i++) {
         assert_status(ops[i], wanted[i]);
         assert_int_equal(ops[i].error.code == PW_OK, wanted[i] == PW_OK);

@@ -1,4 +1,5 @@
-/* Ownership: J1, J2, C4, J7: who may take what, when it counts as an interruption, and what is due. */
+/* Ownership: J1, J2, C4, J7: who may take what, when it counts as an interruption, and what is due.
+ */
 #include "conformance/stories.h"
 
 static void join(kit *k, const char *owner)
@@ -165,8 +166,12 @@ static int64_t waiting(kit *k, const char *session, pw_turn_state turn_state)
     kit_entry_record(k, e, 2, PW_RECORD_WAIT_SET, "t1", "");
     e->append.turn = PW_STR("t1");
     e->append.turn_state = turn_state;
-    e->append.head = (pw_head){.set = true, .state = turn_state, .turn = PW_STR("t1"),
-                               .base_seq = -1, .wake_at_ms = k->now_ms + 50, .looked_n = 1};
+    e->append.head = (pw_head){.set = true,
+                               .state = turn_state,
+                               .turn = PW_STR("t1"),
+                               .base_seq = -1,
+                               .wake_at_ms = k->now_ms + 50,
+                               .looked_n = 1};
     pw_op op = kit_append(k, id, 1, &e->append);
     kit_ok(k, &op);
     return id;

@@ -9,7 +9,7 @@ static void test_J3_reading_changes_nothing(void **state)
     int64_t id = kit_running(k, "s");
     for (int i = 0; i < 3; i++) {
         pw_op ops[] = {kit_read(k, PW_OP_SESSION, id), kit_read(k, PW_OP_RECORDS, id),
-                       kit_read(k, PW_OP_INBOX, id),   kit_read(k, PW_OP_TURNS, id),
+                       kit_read(k, PW_OP_INBOX, id), kit_read(k, PW_OP_TURNS, id),
                        kit_due(k, "you")};
         kit_run(k, ops, 5);
         for (int n = 0; n < 5; n++) {
@@ -128,7 +128,8 @@ static void test_N4_sessions_by_page_and_filter(void **state)
     kit_running(k, "foxtrot");
     pw_op gone = kit_withdraw(k, "alpha", "r1");
     kit_ok(k, &gone);
-    pw_op op = {.kind = PW_OP_SESSIONS, .arena = &k->arena, .sessions = {.principal = PW_STR("local")}};
+    pw_op op = {
+        .kind = PW_OP_SESSIONS, .arena = &k->arena, .sessions = {.principal = PW_STR("local")}};
     kit_ok(k, &op);
     assert_int_equal(op.sessions.count, 6);
     assert_text(op.sessions.rows[0].name, "alpha");
@@ -142,7 +143,8 @@ static void test_N4_sessions_by_page_and_filter(void **state)
     op.sessions = (__typeof__(op.sessions)){.principal = PW_STR("local"), .agent = PW_STR("sales")};
     kit_ok(k, &op);
     assert_int_equal(op.sessions.count, 1);
-    op.sessions = (__typeof__(op.sessions)){.principal = PW_STR("local"), .status = PW_STR("running")};
+    op.sessions =
+        (__typeof__(op.sessions)){.principal = PW_STR("local"), .status = PW_STR("running")};
     kit_ok(k, &op);
     assert_int_equal(op.sessions.count, 1);
     assert_text(op.sessions.rows[0].turn, "t1");
@@ -278,7 +280,8 @@ static void test_traits_and_urls(void **state)
     assert_int_equal(traits.value_limit, -1);
     assert_false(pw_store_changed(k->store));
     pw_store *store = NULL;
-    static const char *const bad[] = {"", "postgres://x", "sqlite:", "sqlite::memory:", "memory:x", "sqlit"};
+    static const char *const bad[] = {
+        "", "postgres://x", "sqlite:", "sqlite::memory:", "memory:x", "sqlit"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         pw_error error = {0};
         pw_store_options options = {.url = pw_str_from(bad[i]), .allocator = &pw_heap};

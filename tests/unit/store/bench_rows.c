@@ -1,6 +1,6 @@
 /*
- * How many journal rows a second: the store against a hand-written loop that inserts the same rows into the same table in
- * groups of the same size, turn and turn about, best of several rounds each.
+ * How many journal rows a second: the store against a hand-written loop that inserts the same rows
+ * into the same table in groups of the same size, turn and turn about, best of several rounds each.
  *
  *     bench_rows [rows] [bytes a body] [rounds]
  */
@@ -57,13 +57,14 @@ static double by_hand(const bench *b)
     sqlite3_stmt *insert, *begin, *commit;
     remove_files(b);
     check(sqlite3_open(b->path, &db) == SQLITE_OK, "open");
-    check(sqlite3_exec(db,
-                       "pragma journal_mode = wal; pragma synchronous = full;"
-                       "create table pawl_journal(pos integer primary key, session integer not null, "
-                       "seq integer not null, epoch integer not null, at integer not null, "
-                       "kind text not null, turn text not null, step text not null, body text not null);"
-                       "create unique index pawl_journal_seq on pawl_journal(session, seq)",
-                       NULL, NULL, NULL) == SQLITE_OK,
+    check(sqlite3_exec(
+              db,
+              "pragma journal_mode = wal; pragma synchronous = full;"
+              "create table pawl_journal(pos integer primary key, session integer not null, "
+              "seq integer not null, epoch integer not null, at integer not null, "
+              "kind text not null, turn text not null, step text not null, body text not null);"
+              "create unique index pawl_journal_seq on pawl_journal(session, seq)",
+              NULL, NULL, NULL) == SQLITE_OK,
           "schema");
     sqlite3_prepare_v2(db,
                        "insert into pawl_journal(session, seq, epoch, at, kind, turn, step, body) "
@@ -115,15 +116,22 @@ static pw_store *prepare(const bench *b, pw_arena *arena)
     for (int i = 0; i < b->sessions; i++) {
         char name[16];
         snprintf(name, sizeof(name), "s%d", i);
-        op = (pw_op){.kind = PW_OP_ADMIT, .arena = arena,
-                     .admit = {.principal = PW_STR("p"), .session = pw_str_from(name),
-                               .uid = pw_str_from(name), .agent = PW_STR("a"),
-                               .request_id = PW_STR("r"), .digest = PW_STR("d"), .body = PW_STR("{}")}};
+        op = (pw_op){.kind = PW_OP_ADMIT,
+                     .arena = arena,
+                     .admit = {.principal = PW_STR("p"),
+                               .session = pw_str_from(name),
+                               .uid = pw_str_from(name),
+                               .agent = PW_STR("a"),
+                               .request_id = PW_STR("r"),
+                               .digest = PW_STR("d"),
+                               .body = PW_STR("{}")}};
         pw_store_execute(store, &op, 1);
         check(op.status == PW_OK && op.admit.session_id == i + 1, op.error.message);
-        op = (pw_op){.kind = PW_OP_TAKE, .arena = arena,
-                     .take = {.session_id = i + 1, .owner = me, .max_attempts = 5,
-                              .refuse_suspect_from = -1}};
+        op = (pw_op){
+            .kind = PW_OP_TAKE,
+            .arena = arena,
+            .take = {
+                .session_id = i + 1, .owner = me, .max_attempts = 5, .refuse_suspect_from = -1}};
         pw_store_execute(store, &op, 1);
         check(op.status == PW_OK && op.take.answer == PW_TOOK, op.error.message);
     }
@@ -143,8 +151,11 @@ static double by_store(const bench *b)
     for (uint64_t seq = 1; done < b->rows; seq++) {
         int n = 0;
         for (; n < b->sessions && done < b->rows; n++, done++) {
-            records[n] = (pw_record){.seq = seq, .at_ms = 1700000000000, .kind = PW_RECORD_MODEL_COMPLETED,
-                                     .turn = PW_STR(turn), .step = PW_STR("model:12"),
+            records[n] = (pw_record){.seq = seq,
+                                     .at_ms = 1700000000000,
+                                     .kind = PW_RECORD_MODEL_COMPLETED,
+                                     .turn = PW_STR(turn),
+                                     .step = PW_STR("model:12"),
                                      .body = {b->body, b->body_len}};
             appends[n] = (pw_append){.records = &records[n], .record_count = 1, .receipt = true};
             ops[n] = (pw_op){.kind = PW_OP_APPEND, .append = {n + 1, 1, &appends[n]}};
@@ -172,19 +183,22 @@ static void compare(bench *b, int rounds, const char *what)
         store = s > store ? s : store;
     }
     remove_files(b);
-    printf("%-12s by hand %8.0f rows/s   store %8.0f rows/s   %.2f\n", what, hand, store, store / hand);
+    printf("%-12s by hand %8.0f rows/s   store %8.0f rows/s   %.2f\n", what, hand, store,
+           store / hand);
 }
 
 int main(int argc, char **argv)
 {
-    bench b = {.rows = argc > 1 ? atoi(argv[1]) : 100000, .body_len = argc > 2 ? (size_t)atoi(argv[2]) : 1024};
+    bench b = {.rows = argc > 1 ? atoi(argv[1]) : 100000,
+               .body_len = argc > 2 ? (size_t)atoi(argv[2]) : 1024};
     int rounds = argc > 3 ? atoi(argv[3]) : 3;
     const char *dir = getenv("TMPDIR");
     int rows = b.rows;
     b.body = calloc(1, b.body_len + 1);
     check(b.body != NULL, "no memory");
     memset(b.body, 'x', b.body_len);
-    snprintf(b.path, sizeof(b.path), "%s/pawl-bench-%d.db", dir != NULL ? dir : "/tmp", (int)getpid());
+    snprintf(b.path, sizeof(b.path), "%s/pawl-bench-%d.db", dir != NULL ? dir : "/tmp",
+             (int)getpid());
     b.sessions = 256;
     compare(&b, rounds, "256 at once");
     b.sessions = 16;

@@ -44,7 +44,8 @@ static int f_close(sqlite3_file *f)
 
 static int f_read(sqlite3_file *f, void *to, int size, sqlite3_int64 at)
 {
-    return fails(FAULT_READ) ? SQLITE_IOERR_READ : real_of(f)->pMethods->xRead(real_of(f), to, size, at);
+    return fails(FAULT_READ) ? SQLITE_IOERR_READ
+                             : real_of(f)->pMethods->xRead(real_of(f), to, size, at);
 }
 
 static int f_write(sqlite3_file *f, const void *from, int size, sqlite3_int64 at)

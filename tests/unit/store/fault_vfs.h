@@ -1,6 +1,7 @@
 /*
- * A SQLite file system for tests: it passes everything on, counts it, and makes the k-th call fail, once or for ever.
- * Registered as the default, so the store under test does not know. One thread at a time.
+ * A SQLite file system for tests: it passes everything on, counts it, and makes the k-th call fail,
+ * once or for ever. Registered as the default, so the store under test does not know. One thread at
+ * a time.
  */
 #ifndef PW_TEST_FAULT_VFS_H
 #define PW_TEST_FAULT_VFS_H
@@ -20,15 +21,16 @@ enum {
 };
 
 typedef struct fault_vfs {
-    unsigned what;   /* which calls count */
-    uint64_t at;     /* this one fails; 0: none */
-    bool forever;    /* and all after it */
-    bool full;       /* no space (writes, truncates) instead of an I/O error */
-    bool torn;       /* a failing write is half done */
-    uint64_t calls;  /* that counted, so far */
+    unsigned what;  /* which calls count */
+    uint64_t at;    /* this one fails; 0: none */
+    bool forever;   /* and all after it */
+    bool full;      /* no space (writes, truncates) instead of an I/O error */
+    bool torn;      /* a failing write is half done */
+    uint64_t calls; /* that counted, so far */
     uint64_t failed;
     uint64_t syncs, writes; /* all of them */
-    bool disk;       /* each synced file is copied beside itself as <name>.disk: what a power failure would leave at worst */
+    bool disk; /* each synced file is copied beside itself as <name>.disk: what a power failure
+                  would leave at worst */
 } fault_vfs;
 
 extern fault_vfs fault_plan;

@@ -1,6 +1,7 @@
 /*
- * The store's own memory runs out: at each allocation in turn an operation answers `no_memory` and has changed nothing, which
- * the same operation shows when it is tried again: it answers as if for the first time. Both backends.
+ * The store's own memory runs out: at each allocation in turn an operation answers `no_memory` and
+ * has changed nothing, which the same operation shows when it is tried again: it answers as if for
+ * the first time. Both backends.
  */
 #include "conformance/kit.h"
 #include "support/failing_allocator.h"
@@ -22,11 +23,16 @@ static void again(kit *k, pw_op *op)
 
 static void reads(kit *k, int64_t id)
 {
-    pw_op ops[] = {kit_read(k, PW_OP_SESSION, id), kit_read(k, PW_OP_RECORDS, id),
-                   kit_read(k, PW_OP_INBOX, id),   kit_read(k, PW_OP_MESSAGE, id),
-                   kit_read(k, PW_OP_TURN, id),    kit_read(k, PW_OP_TURNS, id),
-                   kit_due(k, "you"),              {.kind = PW_OP_OWNERS},
-                   {.kind = PW_OP_SESSIONS},       {.kind = PW_OP_BLOB},
+    pw_op ops[] = {kit_read(k, PW_OP_SESSION, id),
+                   kit_read(k, PW_OP_RECORDS, id),
+                   kit_read(k, PW_OP_INBOX, id),
+                   kit_read(k, PW_OP_MESSAGE, id),
+                   kit_read(k, PW_OP_TURN, id),
+                   kit_read(k, PW_OP_TURNS, id),
+                   kit_due(k, "you"),
+                   {.kind = PW_OP_OWNERS},
+                   {.kind = PW_OP_SESSIONS},
+                   {.kind = PW_OP_BLOB},
                    {.kind = PW_OP_VERIFY}};
     pw_hash hash = pw_sha256_of(PW_STR("{}"));
     pw_hash_hex hex = pw_hash_to_hex(&hash);

@@ -1,6 +1,6 @@
 /*
- * The statements themselves: each fits the schema, none that runs often walks a whole table, and an append is safe with a host
- * that runs all its statements without looking between them.
+ * The statements themselves: each fits the schema, none that runs often walks a whole table, and an
+ * append is safe with a host that runs all its statements without looking between them.
  */
 #include "conformance/kit.h"
 #include "store/sql.h"
@@ -36,8 +36,16 @@ static void test_every_statement_fits_the_schema(void **state)
 static void test_N4_nothing_that_runs_often_walks_a_table(void **state)
 {
     kit *k = *state;
-    static const char *const large[] = {"pawl_sessions", "pawl_inbox", "pawl_journal", "pawl_turns",
-                                        "pawl_blobs", "s", "i", "j", "t", "p"};
+    static const char *const large[] = {"pawl_sessions",
+                                        "pawl_inbox",
+                                        "pawl_journal",
+                                        "pawl_turns",
+                                        "pawl_blobs",
+                                        "s",
+                                        "i",
+                                        "j",
+                                        "t",
+                                        "p"};
     sqlite3 *db = open_raw(k);
     for (int id = 0; id < PW_SQL_REBUILD_CLEAR; id++) {
         char sql[4096];
@@ -46,9 +54,11 @@ static void test_N4_nothing_that_runs_often_walks_a_table(void **state)
         assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
         while (sqlite3_step(s) == SQLITE_ROW) {
             const char *line = (const char *)sqlite3_column_text(s, 3);
-            for (size_t i = 0; strncmp(line, "SCAN ", 5) == 0 && i < sizeof(large) / sizeof(large[0]); i++) {
+            for (size_t i = 0;
+                 strncmp(line, "SCAN ", 5) == 0 && i < sizeof(large) / sizeof(large[0]); i++) {
                 size_t len = strlen(large[i]);
-                if (strncmp(line + 5, large[i], len) == 0 && (line[5 + len] == '\0' || line[5 + len] == ' ')) {
+                if (strncmp(line + 5, large[i], len) == 0 &&
+                    (line[5 + len] == '\0' || line[5 + len] == ' ')) {
                     fail_msg("statement %d: %s\n%s", id, line, pw_sql_text[id]);
                 }
             }
@@ -145,7 +155,9 @@ static void test_J1_a_blind_host_refuses_whole_appends(void **state)
     assert_int_equal(row.last_seq, 1);
     assert_text(row.turn, "t1");
     assert_true(row.owner.len > 0);
-    pw_op blob = {.kind = PW_OP_BLOB, .arena = &k->arena, .blob = {.hash = pw_str_from(e->blobs[0].hash.text)}};
+    pw_op blob = {.kind = PW_OP_BLOB,
+                  .arena = &k->arena,
+                  .blob = {.hash = pw_str_from(e->blobs[0].hash.text)}};
     kit_run(k, &blob, 1);
     assert_status(blob, PW_NOT_FOUND);
     e->consumed[0] = (pw_consumed){2, PW_SETTLED};

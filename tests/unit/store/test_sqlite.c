@@ -1,6 +1,6 @@
 /*
- * One SQLite file and many processes: J2, J4, J8, case I3, case J2, case O3. Everything here forks, kills, locks or damages; what
- * every store does alike is in tests/conformance.
+ * One SQLite file and many processes: J2, J4, J8, case I3, case J2, case O3. Everything here forks,
+ * kills, locks or damages; what every store does alike is in tests/conformance.
  */
 #include "conformance/kit.h"
 
@@ -64,7 +64,8 @@ static void raw(const kit *k, const char *sql)
 
 static pw_status try_open(const char *url, bool read_only, pw_store **ret, pw_error *error)
 {
-    pw_store_options options = {.url = pw_str_from(url), .allocator = &pw_heap, .read_only = read_only};
+    pw_store_options options = {
+        .url = pw_str_from(url), .allocator = &pw_heap, .read_only = read_only};
     *ret = NULL;
     return pw_store_open(&options, ret, error);
 }
@@ -155,7 +156,8 @@ static void test_J8_a_newer_schema_in_the_log_is_untouched_too(void **state)
     sqlite3_exec(db, "update pawl_meta set value = '2'", NULL, NULL, NULL);
     /* a crash now leaves the newer version in the log alone: take the files away as they are */
     snprintf(wal, sizeof(wal), "%s-wal", path_of(k));
-    snprintf(copy, sizeof(copy), "cp %s %s/copy.db && cp %s %s/copy.db-wal", path_of(k), k->dir, wal, k->dir);
+    snprintf(copy, sizeof(copy), "cp %s %s/copy.db && cp %s %s/copy.db-wal", path_of(k), k->dir,
+             wal, k->dir);
     assert_int_equal(system(copy), 0);
     sqlite3_close(db);
     snprintf(copy, sizeof(copy), "%s/copy.db", k->dir);
@@ -239,7 +241,8 @@ static void test_an_apps_own_tables_live_beside(void **state)
     sqlite3 *db;
     sqlite3_stmt *s;
     sqlite3_open(path_of(k), &db);
-    sqlite3_prepare_v2(db, "select id, (select user_version from pragma_user_version) from orders", -1, &s, NULL);
+    sqlite3_prepare_v2(db, "select id, (select user_version from pragma_user_version) from orders",
+                       -1, &s, NULL);
     assert_int_equal(sqlite3_step(s), SQLITE_ROW);
     assert_int_equal(sqlite3_column_int(s, 0), 7);
     assert_int_equal(sqlite3_column_int(s, 1), 42);
@@ -339,8 +342,11 @@ static void damage(kit *k, const char *table)
     sqlite3 *db;
     sqlite3_stmt *s;
     assert_int_equal(sqlite3_open(path_of(k), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "select rootpage, page_size from sqlite_master, pragma_page_size where name = ?1", -1, &s, NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(
+            db, "select rootpage, page_size from sqlite_master, pragma_page_size where name = ?1",
+            -1, &s, NULL),
+        SQLITE_OK);
     sqlite3_bind_text(s, 1, table, -1, SQLITE_STATIC);
     assert_int_equal(sqlite3_step(s), SQLITE_ROW);
     long page = (long)sqlite3_column_int64(s, 0), size = (long)sqlite3_column_int64(s, 1);
@@ -386,19 +392,26 @@ static void test_verify_finds_what_was_tampered_with(void **state)
     static const struct {
         const char *sql, *undo, *says;
     } faults[] = {
-        {"update pawl_journal set seq = 3 where seq = 2", "update pawl_journal set seq = 2 where seq = 3",
-         "record 3 follows 1"},
-        {"update pawl_journal set epoch = 7 where seq = 1", "update pawl_journal set epoch = 1", "epoch"},
-        {"update pawl_journal set body = '{' where seq = 2", "update pawl_journal set body = '{}' where seq = 2",
-         "not JSON"},
-        {"update pawl_turns set opened_seq = 2", "update pawl_turns set opened_seq = 1", "disagrees"},
-        {"update pawl_turns set state = 'failed'", "update pawl_turns set state = 'running'", "disagrees"},
-        {"update pawl_sessions set turn = 'x'", "update pawl_sessions set turn = 't1'", "open turn"},
-        {"update pawl_inbox set turn = 'x'", "update pawl_inbox set turn = 't1'", "claimed by no turn"},
-        {"update pawl_sessions set admitted = 0", "update pawl_sessions set admitted = 1", "admitted"},
+        {"update pawl_journal set seq = 3 where seq = 2",
+         "update pawl_journal set seq = 2 where seq = 3", "record 3 follows 1"},
+        {"update pawl_journal set epoch = 7 where seq = 1", "update pawl_journal set epoch = 1",
+         "epoch"},
+        {"update pawl_journal set body = '{' where seq = 2",
+         "update pawl_journal set body = '{}' where seq = 2", "not JSON"},
+        {"update pawl_turns set opened_seq = 2", "update pawl_turns set opened_seq = 1",
+         "disagrees"},
+        {"update pawl_turns set state = 'failed'", "update pawl_turns set state = 'running'",
+         "disagrees"},
+        {"update pawl_sessions set turn = 'x'", "update pawl_sessions set turn = 't1'",
+         "open turn"},
+        {"update pawl_inbox set turn = 'x'", "update pawl_inbox set turn = 't1'",
+         "claimed by no turn"},
+        {"update pawl_sessions set admitted = 0", "update pawl_sessions set admitted = 1",
+         "admitted"},
         {"insert into pawl_blobs values('ab', 1, 'x')", "delete from pawl_blobs", "blob ab"},
         {"update pawl_journal set body = '{\"requests\":[{\"id\":\"r7\",\"n\":7}]}' where seq = 1",
-         "update pawl_journal set body = '{\"requests\":[{\"id\":\"r1\",\"n\":1}]}' where seq = 1", "message 7"},
+         "update pawl_journal set body = '{\"requests\":[{\"id\":\"r1\",\"n\":1}]}' where seq = 1",
+         "message 7"},
         {"update pawl_journal set body = '{\"definition\":\"none\"}' where seq = 1",
          "update pawl_journal set body = '{}' where seq = 1", "definition"},
     };
@@ -409,7 +422,8 @@ static void test_verify_finds_what_was_tampered_with(void **state)
         raw(k, faults[i].sql);
         op = (pw_op){.kind = PW_OP_VERIFY, .arena = &k->arena};
         kit_ok(k, &op);
-        if (op.verify.faults == 0 || pw_str_find(op.verify.report, pw_str_from(faults[i].says)) == SIZE_MAX) {
+        if (op.verify.faults == 0 ||
+            pw_str_find(op.verify.report, pw_str_from(faults[i].says)) == SIZE_MAX) {
             fail_msg("%s: %.*s", faults[i].sql, PW_STR_ARG(op.verify.report));
         }
         raw(k, faults[i].undo);
@@ -426,21 +440,28 @@ static void test_views_for_people(void **state)
     kit *k = *state;
     int64_t id = kit_taken(k, "s");
     kit_entry *e = kit_turn_opened(k, 1, "t1", 1, 1);
-    e->records[0].body = PW_STR("{\"v\":1,\"requests\":[{\"id\":\"r1\",\"n\":1,\"at\":5,\"role\":\"user\","
-                                "\"content\":[{\"type\":\"text\",\"text\":\"hel\"},{\"type\":\"text\",\"text\":\"lo\"}]}]}");
+    e->records[0].body =
+        PW_STR("{\"v\":1,\"requests\":[{\"id\":\"r1\",\"n\":1,\"at\":5,\"role\":\"user\","
+               "\"content\":[{\"type\":\"text\",\"text\":\"hel\"},{\"type\":\"text\",\"text\":"
+               "\"lo\"}]}]}");
     pw_op op = kit_append(k, id, 1, &e->append);
     kit_ok(k, &op);
     e = kit_entry_new(k);
     kit_entry_record(k, e, 2, PW_RECORD_MODEL_COMPLETED, "t1", "model:2");
-    e->records[0].body = PW_STR("{\"v\":1,\"model\":\"m\",\"started_at\":1699999999000,"
-                                "\"parts\":[{\"type\":\"text\",\"text\":\"hi\"},{\"type\":\"tool_call\"}]}");
+    e->records[0].body =
+        PW_STR("{\"v\":1,\"model\":\"m\",\"started_at\":1699999999000,"
+               "\"parts\":[{\"type\":\"text\",\"text\":\"hi\"},{\"type\":\"tool_call\"}]}");
     op = kit_append(k, id, 1, &e->append);
     kit_ok(k, &op);
-    raw(k, "create temp table seen as select group_concat(role || ':' || text) as t from pawl_view_messages; "
-           "select case when t = 'user:hello,assistant:hi' then 1 else json('wrong') end from seen; "
-           "select case when duration_ms = 1000 and model = 'm' then 1 else json('wrong') end from pawl_view_steps; "
-           "select case when state = 'running' and opened_at is not null then 1 else json('wrong') end "
-           "from pawl_view_turns");
+    raw(k,
+        "create temp table seen as select group_concat(role || ':' || text) as t from "
+        "pawl_view_messages; "
+        "select case when t = 'user:hello,assistant:hi' then 1 else json('wrong') end from seen; "
+        "select case when duration_ms = 1000 and model = 'm' then 1 else json('wrong') end from "
+        "pawl_view_steps; "
+        "select case when state = 'running' and opened_at is not null then 1 else json('wrong') "
+        "end "
+        "from pawl_view_turns");
 }
 
 /* --- several processes */
@@ -477,7 +498,8 @@ static void test_case_J2_two_processes_one_file(void **state)
     kit_run(k, &op, 1);
     assert_status(op, PW_FENCED);
     assert_int_equal(kit_row(k, id).last_seq, 2);
-    e = kit_step(k, 2, "t1", "tool:1:a"); /* its admission has not disturbed the owner of the other (A3) */
+    e = kit_step(k, 2, "t1",
+                 "tool:1:a"); /* its admission has not disturbed the owner of the other (A3) */
     op = kit_append(k, other, 1, &e->append);
     kit_ok(k, &op);
     assert_false(pw_store_changed(k->store)); /* our own commits are no news */
@@ -515,7 +537,8 @@ static void test_J2_the_lock_dies_with_its_process(void **state)
     pw_op op = {.kind = PW_OP_OWNERS, .arena = &k->arena};
     kit_ok(k, &op);
     assert_int_equal(op.owners.count, 2);
-    pw_op beat = kit_owner_op(k, PW_OP_BEAT, "me"); /* it died with nothing in hand: a beat buries it */
+    pw_op beat =
+        kit_owner_op(k, PW_OP_BEAT, "me"); /* it died with nothing in hand: a beat buries it */
     kit_ok(k, &beat);
     kit_ok(k, &op);
     assert_int_equal(op.owners.count, 1);

@@ -1,7 +1,8 @@
 /*
- * Every read, write, sync, open and shared page of a short story fails once, or from there on for ever: an I/O error or a full
- * disk. Whatever happens, answers are typed, what was acknowledged is there after a reopen (and after a crash, which is a copy
- * of the files), what was answered `not committed` is not, and the store is sound. Case I3.
+ * Every read, write, sync, open and shared page of a short story fails once, or from there on for
+ * ever: an I/O error or a full disk. Whatever happens, answers are typed, what was acknowledged is
+ * there after a reopen (and after a crash, which is a copy of the files), what was answered `not
+ * committed` is not, and the store is sound. Case I3.
  */
 #include "conformance/kit.h"
 #include "fault_vfs.h"
@@ -22,7 +23,7 @@ typedef struct story {
     uint64_t admitted;      /* acknowledged */
     uint64_t admitted_most; /* with those of unknown fate */
     int64_t id;
-    bool over;              /* the store does not come back: the story ends here */
+    bool over; /* the store does not come back: the story ends here */
 } story;
 
 static void typed(const pw_op *op)
@@ -112,7 +113,7 @@ static void take(story *s, bool reload)
 static void append(story *s)
 {
     uint64_t seq = s->last_seq + 1;
-    kit_entry *e = seq == 1 ? kit_turn_opened(s->k, 1, "t1", 1, ADMISSIONS)
+    kit_entry *e = seq == 1       ? kit_turn_opened(s->k, 1, "t1", 1, ADMISSIONS)
                    : seq == STEPS ? kit_turn_ended(s->k, seq, "t1", ADMISSIONS)
                                   : kit_step(s->k, seq, "t1", "tool:1:a");
     pw_op op = kit_append(s->k, s->id, s->epoch, &e->append);
@@ -164,7 +165,8 @@ static void check(const story *s, const char *url)
     kit_sound(&k);
     if (s->id != 0) {
         pw_session_row row = kit_row(&k, s->id);
-        assert_true(row.last_seq == s->last_seq || (s->maybe_more && row.last_seq == s->last_seq + 1));
+        assert_true(row.last_seq == s->last_seq ||
+                    (s->maybe_more && row.last_seq == s->last_seq + 1));
         assert_true(row.admitted >= s->admitted && row.admitted <= s->admitted_most);
         op = kit_read(&k, PW_OP_RECORDS, s->id);
         kit_ok(&k, &op);
@@ -180,7 +182,8 @@ static void check(const story *s, const char *url)
     pw_store_close(k.store);
 }
 
-/* What a crash here would leave: the files as they are (suffix ""), or only what was synced (".disk"). */
+/* What a crash here would leave: the files as they are (suffix ""), or only what was synced
+ * (".disk"). */
 static void check_crash(const story *s, const char *suffix)
 {
     static const char *const parts[] = {"", "-wal"};
@@ -206,8 +209,8 @@ static bool round_of(unsigned what, uint64_t at, bool forever, bool full, bool t
     snprintf(k.url, sizeof(k.url), "sqlite:%s/pawl.db", k.dir);
     pw_arena_init(&k.arena, &pw_heap, 0, 0);
     fault_vfs_clear();
-    fault_plan = (fault_vfs){.what = what, .at = at, .forever = forever, .full = full, .torn = torn,
-                             .disk = true};
+    fault_plan = (fault_vfs){
+        .what = what, .at = at, .forever = forever, .full = full, .torn = torn, .disk = true};
     pw_store_options options = {.url = pw_str_from(k.url), .allocator = &pw_heap};
     pw_status status = pw_store_open(&options, &k.store, &error);
     if (status == PW_OK) {
@@ -222,8 +225,8 @@ static bool round_of(unsigned what, uint64_t at, bool forever, bool full, bool t
         }
     } else {
         assert_null(k.store);
-        assert_true(status == PW_IO || status == PW_FULL || status == PW_LOCKED || status == PW_CORRUPT ||
-                    (what == FAULT_MEMORY && status == PW_NOMEM));
+        assert_true(status == PW_IO || status == PW_FULL || status == PW_LOCKED ||
+                    status == PW_CORRUPT || (what == FAULT_MEMORY && status == PW_NOMEM));
         assert_int_equal(error.code, status);
     }
     bool failed = fault_plan.failed > 0;
@@ -241,7 +244,8 @@ static bool round_of(unsigned what, uint64_t at, bool forever, bool full, bool t
     return failed;
 }
 
-/* There are thousands of allocations, most of them alike: every 11th, and another 11th each run would be the same. */
+/* There are thousands of allocations, most of them alike: every 11th, and another 11th each run
+ * would be the same. */
 static void test_J4_sqlite_runs_out_of_memory(void **state)
 {
     uint64_t at = 1;

@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 typedef struct tool {
-    const char *sql;     /* several statements; each is tried whatever became of the one before */
+    const char *sql; /* several statements; each is tried whatever became of the one before */
     pw_status answer;
     int first_error;
-    bool leave_open;     /* a statement that still runs */
+    bool leave_open; /* a statement that still runs */
     sqlite3_stmt *open;
     int calls;
 } tool;
@@ -41,10 +41,12 @@ static pw_status run(void *ctx, void *handle, pw_arena *arena, pw_str *ret_body)
     t->calls++;
     run_sql(t, handle);
     if (t->leave_open) {
-        sqlite3_prepare_v2(handle, "insert into app(x) values(90), (91) returning x", -1, &t->open, NULL);
+        sqlite3_prepare_v2(handle, "insert into app(x) values(90), (91) returning x", -1, &t->open,
+                           NULL);
         sqlite3_step(t->open);
     }
-    return t->answer != PW_OK ? t->answer : pw_arena_dup(arena, PW_STR("{\"v\":1,\"result\":7}"), ret_body);
+    return t->answer != PW_OK ? t->answer
+                              : pw_arena_dup(arena, PW_STR("{\"v\":1,\"result\":7}"), ret_body);
 }
 
 static const pw_receipt receipt = {.record = 0};
@@ -53,8 +55,14 @@ static pw_transact call(kit *k, int64_t id, uint64_t epoch, uint64_t seq, tool *
 {
     kit_entry *e = kit_step(k, seq, "t1", "tool:1:a");
     e->records[0].body = PW_STR("hole");
-    pw_transact x = {.session_id = id, .epoch = epoch, .append = &e->append, .receipt = &receipt,
-                     .limit_ms = 2000, .arena = &k->arena, .run = run, .ctx = t};
+    pw_transact x = {.session_id = id,
+                     .epoch = epoch,
+                     .append = &e->append,
+                     .receipt = &receipt,
+                     .limit_ms = 2000,
+                     .arena = &k->arena,
+                     .run = run,
+                     .ctx = t};
     pw_store_transact(k->store, &x);
     return x;
 }
@@ -150,18 +158,35 @@ static void test_D2_what_a_tool_may_not_say(void **state)
     kit *k = *state;
     int64_t id = with_app(k);
     static const char *const refused[] = {
-        "commit", "rollback", "end", "begin", "savepoint x", "release x", "rollback to x",
-        "attach 'x' as x", "detach x", "pragma synchronous = off", "pragma writable_schema = 1",
-        "vacuum", "insert into pawl_journal select * from pawl_journal",
-        "update pawl_sessions set epoch = 9", "delete from pawl_inbox",
-        "insert into PAWL_meta values('x', 'y')", "create table pawl_mine(x)",
-        "drop table pawl_turns", "alter table pawl_turns add column x",
-        "drop view pawl_view_turns", "create index mine on pawl_journal(at)",
+        "commit",
+        "rollback",
+        "end",
+        "begin",
+        "savepoint x",
+        "release x",
+        "rollback to x",
+        "attach 'x' as x",
+        "detach x",
+        "pragma synchronous = off",
+        "pragma writable_schema = 1",
+        "vacuum",
+        "insert into pawl_journal select * from pawl_journal",
+        "update pawl_sessions set epoch = 9",
+        "delete from pawl_inbox",
+        "insert into PAWL_meta values('x', 'y')",
+        "create table pawl_mine(x)",
+        "drop table pawl_turns",
+        "alter table pawl_turns add column x",
+        "drop view pawl_view_turns",
+        "create index mine on pawl_journal(at)",
         "drop index pawl_journal_seq",
         "create trigger t after insert on pawl_journal begin delete from app; end",
         "create temp trigger t after insert on pawl_journal begin delete from app; end",
-        "create trigger u after insert on app begin delete from pawl_turns; end; insert into app(x) values(1)",
-        "create temp table pawl_sessions(x)", "reindex pawl_journal", "analyze pawl_journal",
+        "create trigger u after insert on app begin delete from pawl_turns; end; insert into "
+        "app(x) values(1)",
+        "create temp table pawl_sessions(x)",
+        "reindex pawl_journal",
+        "analyze pawl_journal",
     };
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         tool t = {.sql = refused[i], .answer = PW_INVALID};
@@ -171,10 +196,12 @@ static void test_D2_what_a_tool_may_not_say(void **state)
             fail_msg("not refused: %s", refused[i]);
         }
     }
-    tool t = {.sql = "select * from pawl_sessions; with recursive c(n) as (select 1 union all select n + 1 "
-                     "from c where n < 5) insert into app(x, y) select n, upper('a') from c; "
-                     "create index app_y on app(y); create temp table mine(x); update app set y = 'b'; "
-                     "delete from app where x = 5"};
+    tool t = {
+        .sql =
+            "select * from pawl_sessions; with recursive c(n) as (select 1 union all select n + 1 "
+            "from c where n < 5) insert into app(x, y) select n, upper('a') from c; "
+            "create index app_y on app(y); create temp table mine(x); update app set y = 'b'; "
+            "delete from app where x = 5"};
     pw_transact x = call(k, id, 1, 3, &t);
     assert_status(x, PW_OK);
     assert_int_equal(t.first_error, SQLITE_OK);
@@ -186,11 +213,19 @@ static void test_D2_over_its_limit_it_is_undone(void **state)
 {
     kit *k = *state;
     int64_t id = with_app(k);
-    tool t = {.sql = "insert into app(x) values(1); with recursive c(n) as (select 1 union all select n + 1 "
-                     "from c) select max(n) from c"};
+    tool t = {
+        .sql =
+            "insert into app(x) values(1); with recursive c(n) as (select 1 union all select n + 1 "
+            "from c) select max(n) from c"};
     kit_entry *e = kit_step(k, 3, "t1", "tool:1:a");
-    pw_transact x = {.session_id = id, .epoch = 1, .append = &e->append, .receipt = &receipt,
-                     .limit_ms = 60, .arena = &k->arena, .run = run, .ctx = &t};
+    pw_transact x = {.session_id = id,
+                     .epoch = 1,
+                     .append = &e->append,
+                     .receipt = &receipt,
+                     .limit_ms = 60,
+                     .arena = &k->arena,
+                     .run = run,
+                     .ctx = &t};
     pw_store_transact(k->store, &x);
     assert_status(x, PW_TIMEOUT);
     assert_true(x.limit_passed);
@@ -215,7 +250,8 @@ static void test_D2_a_lost_transaction_is_undone_whole(void **state)
                          "select raise(rollback, 'no'); end"};
     x = call(k, id, 1, 3, &raise);
     assert_status(x, PW_OK);
-    t = (tool){.sql = "insert into app(x) values(1); insert into app(x) values(13); insert into app(x) values(3)"};
+    t = (tool){.sql = "insert into app(x) values(1); insert into app(x) values(13); insert into "
+                      "app(x) values(3)"};
     x = call(k, id, 1, 4, &t);
     assert_status(x, PW_TIMEOUT);
     assert_int_equal(app_count(k), 0);
@@ -273,8 +309,14 @@ static void test_D2_the_memory_world_is_part_of_the_transaction(void **state)
     int64_t id = kit_running(k, "s");
     tool t = {0};
     kit_entry *e = kit_step(k, 2, "t1", "tool:1:a");
-    pw_transact x = {.session_id = id, .epoch = 1, .append = &e->append, .receipt = &receipt,
-                     .limit_ms = 10, .arena = &k->arena, .run = world_run, .ctx = &t};
+    pw_transact x = {.session_id = id,
+                     .epoch = 1,
+                     .append = &e->append,
+                     .receipt = &receipt,
+                     .limit_ms = 10,
+                     .arena = &k->arena,
+                     .run = world_run,
+                     .ctx = &t};
     pw_store_transact(k->store, &x);
     assert_status(x, PW_UNSUPPORTED); /* D2: a store without transactions refuses */
     pw_store_memory_set_transactions(k->store, true);
@@ -311,8 +353,8 @@ static void test_J4_the_memory_store_fails_before_after_and_unknown(void **state
     k->store = kit_open("memory:");
     pw_store_memory_fault(k->store, fault, NULL);
     pw_op ops[2] = {kit_admit(k, "s", "r1", "x"), kit_admit(k, "t", "r1", "x")};
-    static const pw_memory_fault faults[] = {PW_MEMORY_FAULT_REFUSED, PW_MEMORY_FAULT_UNKNOWN_NOT_DONE,
-                                             PW_MEMORY_FAULT_UNKNOWN_DONE};
+    static const pw_memory_fault faults[] = {
+        PW_MEMORY_FAULT_REFUSED, PW_MEMORY_FAULT_UNKNOWN_NOT_DONE, PW_MEMORY_FAULT_UNKNOWN_DONE};
     for (int i = 0; i < 3; i++) {
         next_fault = faults[i];
         kit_run(k, ops, 2);
