@@ -182,8 +182,8 @@ static void test_D2_what_a_tool_may_not_say(void **state)
         "drop index pawl_journal_seq",
         "create trigger t after insert on pawl_journal begin delete from app; end",
         "create temp trigger t after insert on pawl_journal begin delete from app; end",
-        "create trigger u after insert on app begin delete from pawl_turns; end; insert into "
-        "app(x) values(1)",
+        ("create trigger u after insert on app begin delete from pawl_turns; end; insert into "
+         "app(x) values(1)"),
         "create temp table pawl_sessions(x)",
         "reindex pawl_journal",
         "analyze pawl_journal",
