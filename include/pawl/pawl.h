@@ -96,6 +96,7 @@ typedef struct pawl_start_options {
     pawl_str session;  /* that one alone (J2); empty: all that is due and whose agent I have */
     int32_t take_over; /* with `session`: also from a live owner */
     int64_t lease_ms;  /* 0: 10,000 */
+    pawl_str until_request; /* with `session`: when this request's turn ends, let go and take nothing more */
 } pawl_start_options;
 
 /* Takes and runs sessions; from here tools and agents are fixed. NULL: defaults. Once per handle. */

@@ -316,8 +316,7 @@ static bool can_be_done(run *r, int *ret_status)
 
 static int32_t take(run *r, pawl_error *error)
 {
-    pawl_start_options start = {.size = sizeof(start), .session = session_of(r), .take_over = r->c->option[CLI_take_over] != NULL};
-    return pawl_start(r->p, &start, error);
+    return cli_start(r->c, r->p, r->session, cli_str(r->request), error);
 }
 
 /* The snapshot is taken now, so that `now` means: before the message. */
@@ -444,10 +443,9 @@ int cli_drive(cli *c, pawl *p, const char *session, pawl_str turn, pawl_doc **re
         *ret_turn = now;
         return CLI_DONE;
     }
-    pawl_start_options start = {.size = sizeof(start), .session = cli_str(session), .take_over = c->option[CLI_take_over] != NULL};
-    code = code == PAWL_OK ? pawl_start(p, &start, &error) : code;
-    cli_signals();
     pawl_str request = cli_get(now, "requests.0");
+    code = code == PAWL_OK ? cli_start(c, p, session, request, &error) : code;
+    cli_signals();
     while (code == PAWL_OK && !*ret_turn && !cli_interrupts && !cli_terminated) {
         code = pawl_wait(p, cli_str(session), request, LOOK_MS, ret_turn, &error);
         code = code == PAWL_TIMEOUT ? PAWL_OK : code;

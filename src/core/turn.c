@@ -147,8 +147,14 @@ pw_status pw_turn_interrupt(pw_session *s, bool *ret_ended)
  * -----------------------------------------------------------------------------------------------
  */
 
+static pw_status tell_wake(pw_session *s);
+
+/* Who lets go of the row for us must know when it is due again: not at a deadline of a turn that is over (A7, J7). */
 pw_status pw_rest_now(pw_session *s, bool released)
 {
+    if (!released) {
+        PW_TRY(tell_wake(s));
+    }
     pw_effect *effect = pw_effect_add(s, PW_DO_REST);
     if (!effect) {
         return PW_NOMEM;

@@ -151,6 +151,44 @@ void pw_loop_committed(pw_loop *loop, pw_seat *seat, const pw_append *append)
     }
 }
 
+/* Asks a session once to stop at its next boundary; without memory for that it is asked again at
+ * the next turn of the loop. */
+static void give_drain(pw_loop *loop, pw_seat *seat)
+{
+    const pw_allocator *allocator = loop->p->allocator;
+    pw_given *given =
+        seat->drain_given ? NULL : allocator->resize(allocator->ctx, NULL, 0, sizeof *given);
+    if (given) {
+        *given = (pw_given){.input = {.kind = PW_IN_DRAIN}, .used = pw_given_free};
+        seat->drain_given = true;
+        pw_seat_give(loop, seat, given);
+    }
+}
+
+/* Does this append end the turn that the request named at start belongs to (J2)? */
+static bool ends_the_request(pw_loop *loop, const pw_append *append)
+{
+    if (append->turn_ended_seq == 0 || loop->until_request.len == 0) {
+        return false;
+    }
+    pw_arena scratch;
+    pw_arena_init(&scratch, loop->p->allocator, 0, 0);
+    const pw_json *body = NULL;
+    bool named = false;
+    for (size_t i = 0; i < append->record_count && !named; i++) {
+        const pw_record *record = &append->records[i];
+        if (record->kind == PW_RECORD_TURN_ENDED &&
+            pw_json_parse(&scratch, record->body, 0, &body, NULL) == PW_OK) {
+            const pw_json *requests = pw_json_get(body, "requests");
+            for (const pw_json *id = requests ? requests->child : NULL; id; id = id->next) {
+                named = named || pw_str_equal(pw_json_text(id), loop->until_request);
+            }
+        }
+    }
+    pw_arena_free(&scratch);
+    return named;
+}
+
 static void append_answered(pw_loop *loop, pw_note *note)
 {
     pw_seat_job *mine = (pw_seat_job *)(void *)((char *)note - offsetof(pw_seat_job, note));
@@ -168,6 +206,10 @@ static void append_answered(pw_loop *loop, pw_note *note)
     seat->append_given =
         (pw_given){.input = {.kind = PW_IN_APPENDED, .appended = {.ticket = append->ticket}}};
     if (status == PW_OK) {
+        if (ends_the_request(loop, append)) { /* before the answer: no further turn is claimed */
+            loop->draining = true;
+            give_drain(loop, seat);
+        }
         pw_seat_give(loop, seat, &seat->append_given);
         return;
     }
@@ -402,24 +444,12 @@ static void look_drained(pw_loop *loop)
     uv_mutex_unlock(&loop->mutex);
 }
 
-static pw_given *drain_given(pw_loop *loop)
-{
-    const pw_allocator *allocator = loop->p->allocator;
-    pw_given *given = allocator->resize(allocator->ctx, NULL, 0, sizeof *given);
-    if (given) {
-        *given = (pw_given){.input = {.kind = PW_IN_DRAIN}, .used = pw_given_free};
-    }
-    return given;
-}
-
 void pw_given_free(pw_loop *loop, pw_seat *seat, pw_given *given)
 {
     (void)seat;
     loop->p->allocator->resize(loop->p->allocator->ctx, given, sizeof *given, 0);
 }
 
-/* Asks each seat once to stop at its next boundary; one without memory for that is asked again at
- * the next turn. */
 static void ask_to_drain(pw_loop *loop)
 {
     for (size_t i = 0; i < PW_SEAT_BUCKETS && loop->seat_count > 0; i++) {
@@ -432,11 +462,7 @@ static void ask_to_drain(pw_loop *loop)
             if (seat->state == PW_SEAT_LOST || seat->state == PW_SEAT_FAILING) {
                 pw_seat_leave(loop, seat);
             } else if (seat->state == PW_SEAT_OPEN) {
-                pw_given *given = drain_given(loop);
-                if (given) {
-                    seat->drain_given = true;
-                    pw_seat_give(loop, seat, given);
-                }
+                give_drain(loop, seat);
             }
         }
     }
@@ -622,6 +648,11 @@ pw_status pw_loop_new(pawl *p, const pawl_start_options *options, pw_loop **ret,
     atomic_init(&loop->poked, false);
     pw_status status = pw_arena_dup(&p->arena, (pw_str){options->session.ptr, options->session.len},
                                     &loop->only_session);
+    if (status == PW_OK) {
+        status = pw_arena_dup(
+            &p->arena, (pw_str){options->until_request.ptr, options->until_request.len},
+            &loop->until_request);
+    }
     status = status == PW_OK ? pw_blocks_init(&loop->blocks, p->allocator, BLOCKS_KEPT_MAX) : status;
     if (status != PW_OK) {
         p->allocator->resize(p->allocator->ctx, loop, sizeof *loop, 0);

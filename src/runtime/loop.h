@@ -303,6 +303,7 @@ struct pw_loop {
     size_t entropy_left;
 
     pw_str only_session; /* J2: that one alone; in the handle's arena */
+    pw_str until_request; /* and no further than the end of this request's turn; or empty */
     int64_t only_id;
     bool take_over;
 

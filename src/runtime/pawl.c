@@ -198,6 +198,9 @@ static pw_status check_start(const pawl_start_options *options, pw_error *error)
         return PW_FAIL(error, PW_INVALID,
                        "take_over: only a session named with it can be taken over");
     }
+    if (options->until_request.len > 0 && session.len == 0) {
+        return PW_FAIL(error, PW_INVALID, "until_request: needs the session that it belongs to");
+    }
     return PW_OK;
 }
 

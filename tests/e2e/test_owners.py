@@ -59,6 +59,8 @@ class Owners(unittest.TestCase):
         self.assertEqual((status, turn["text"]), (0, "One. " * 20))
         status, events, turn, _ = end_of(second)
         self.assertEqual((status, turn["text"]), (0, "Two."))
+        self.assertEqual((turn["attempts"], turn["usage"]["lost_calls"]), (1, 0), "the first let go at its own turn's end")
+        self.assertEqual(len(world.fm.requests), 2)
         self.assertEqual(world.fm.max_concurrent["s"], 1)
         self.contiguous(world)
 
