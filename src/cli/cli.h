@@ -84,6 +84,8 @@ int cli_exit_of(int32_t code);                            /* the exit status tha
 int cli_fail(const cli *, int32_t code, const pawl_error *, const char *what); /* says it; returns the exit status */
 /* Opens the store (and agents, unless read-only); on failure says why and sets the exit status. */
 pawl *cli_open(cli *, bool read_only, int *ret_status);
+/* Takes that session alone (J2) until the request's turn ends. A store that others are writing to is waited for, as an admission waits. */
+int32_t cli_start(cli *, pawl *, const char *session, pawl_str request, pawl_error *);
 const char *cli_agent_name(cli *, pawl *);                /* of -a, or "" : the session's, or the default */
 /* A path for pawl_read: each %s percent-encoded. Free it. */
 char *cli_path(const char *format, ...) __attribute__((format(printf, 1, 2)));

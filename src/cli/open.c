@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define PATH_MAX_BYTES 8192
+#define PATIENCE_MS 30000
 
 pawl_str cli_str(const char *text)
 {
@@ -143,6 +144,17 @@ static bool say_problems(const char *folder)
     return count > 0;
 }
 
+/* A store that others are making or writing to is waited for, as an admission waits. */
+static bool try_again(int32_t code, int64_t until_ms)
+{
+    const struct timespec pause = {0, 50000000};
+    bool again = (code == PAWL_NOT_COMMITTED || code == PAWL_LOCKED) && cli_now_ms() < until_ms && !cli_terminated && !cli_interrupts;
+    if (again) {
+        (void)nanosleep(&pause, NULL);
+    }
+    return again;
+}
+
 /* Both may be at fault; the store's is told first. Looking creates nothing. */
 static bool store_is_at_fault(const cli *c, bool read_only)
 {
@@ -163,7 +175,11 @@ pawl *cli_open(cli *c, bool read_only, int *ret_status)
                             .flags = read_only ? PAWL_OPEN_READ_ONLY : 0};
     pawl *p = NULL;
     pawl_error error = {0};
-    int32_t code = pawl_open(&options, &p, &error);
+    int32_t code;
+    int64_t until = cli_now_ms() + PATIENCE_MS;
+    do {
+        code = pawl_open(&options, &p, &error);
+    } while (try_again(code, until));
     bool agents = (code == PAWL_INVALID || code == PAWL_NOT_FOUND) && folder && !store_is_at_fault(c, read_only);
     if (agents && say_problems(folder)) {
         *ret_status = CLI_USAGE;
@@ -172,6 +188,20 @@ pawl *cli_open(cli *c, bool read_only, int *ret_status)
         *ret_status = cli_fail(c, code, &error, NULL);
     }
     return p;
+}
+
+int32_t cli_start(cli *c, pawl *p, const char *session, pawl_str request, pawl_error *error)
+{
+    pawl_start_options start = {.size = sizeof(start),
+                                .session = cli_str(session),
+                                .take_over = c->option[CLI_take_over] != NULL,
+                                .until_request = request};
+    int32_t code;
+    int64_t until = cli_now_ms() + PATIENCE_MS;
+    do {
+        code = pawl_start(p, &start, error);
+    } while (try_again(code, until));
+    return code;
 }
 
 const char *cli_agent_name(cli *c, pawl *p)
