@@ -1,6 +1,7 @@
 /*
- * What a turn in flight costs: opens N sessions whose model answers slowly over plain HTTP, and reports the memory of the process before, while
- * all are in flight, and after all have ended, as one JSON object. inflight N STORE BASE_URL
+ * What a turn in flight costs: opens N sessions whose model answers slowly over plain HTTP, and
+ * reports the memory of the process before, while all are in flight, and after all have ended, as
+ * one JSON object. inflight N STORE BASE_URL
  */
 #include <pawl/pawl.h>
 
@@ -37,7 +38,8 @@ static int fail(const pawl_error *error)
     return 1;
 }
 
-/* The most that was resident while the turns were in flight: looked at every 20 ms until the first one has ended. */
+/* The most that was resident while the turns were in flight: looked at every 20 ms until the first
+ * one has ended. */
 static long peak_until_first_end(pawl *p, long now)
 {
     long peak = now;
@@ -62,18 +64,22 @@ int main(int argc, char **argv)
     int count = atoi(argv[1]);
     char definition[512], name[32];
     snprintf(definition, sizeof definition,
-             "{\"model\":{\"provider\":\"anthropic\",\"name\":\"slow\",\"base_url\":\"%s\"},\"instructions\":\"Answer.\"}", argv[3]);
+             "{\"model\":{\"provider\":\"anthropic\",\"name\":\"slow\",\"base_url\":\"%s\"},"
+             "\"instructions\":\"Answer.\"}",
+             argv[3]);
     setenv("ANTHROPIC_API_KEY", "none", 0);
     pawl *p = NULL;
     pawl_error error = {0};
     pawl_options options = {.size = sizeof options, .store = str(argv[2])};
-    if (pawl_open(&options, &p, &error) || pawl_agent_add(p, str("slow"), str(definition), &error) || pawl_start(p, NULL, &error)) {
+    if (pawl_open(&options, &p, &error) ||
+        pawl_agent_add(p, str("slow"), str(definition), &error) || pawl_start(p, NULL, &error)) {
         return fail(&error);
     }
     long before = resident_kb();
     for (int i = 0; i < count; i++) {
         pawl_doc *sent = NULL;
-        pawl_message message = {.size = sizeof message, .request_id = str("r"), .text = str("Hello, how are you?")};
+        pawl_message message = {
+            .size = sizeof message, .request_id = str("r"), .text = str("Hello, how are you?")};
         snprintf(name, sizeof name, "s%d", i);
         if (pawl_submit(p, str(name), &message, &sent, &error)) {
             return fail(&error);
@@ -89,8 +95,9 @@ int main(int argc, char **argv)
         }
         pawl_doc_free(turn);
     }
-    printf("{\"turns\":%d,\"before_kb\":%ld,\"in_flight_kb\":%ld,\"after_kb\":%ld,\"per_turn_kb\":%.1f}\n", count, before, peak, resident_kb(),
-           (double)(peak - before) / count);
+    printf("{\"turns\":%d,\"before_kb\":%ld,\"in_flight_kb\":%ld,\"after_kb\":%ld,\"per_turn_kb\":%"
+           ".1f}\n",
+           count, before, peak, resident_kb(), (double)(peak - before) / count);
     pawl_close(p);
     return 0;
 }

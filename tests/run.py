@@ -120,7 +120,7 @@ def programs(path, suites, words=()):
         if suite not in suites or (words and not any(word in test["name"] for word in words)):
             continue
         env = test["env"] if isinstance(test["env"], dict) else {}
-        jobs.append((f"{suite}/{test['name']}", test["cmd"], env, max(int(test.get("timeout") or 30), 60) * 4))
+        jobs.append((f"{suite}/{test['name']}", test["cmd"], env, max(int(test.get("timeout") or 30), 60) * 4, test.get("workdir") or path))
     return jobs
 
 

@@ -218,7 +218,9 @@ static pw_status finish(loading *l, pw_completing *completing, pw_agent *agent,
         completing->arena = l->arena;
         completing->problems = &l->problems;
         completing->source = &l->yaml;
-        completing->name = good_name(l->name) ? l->name : PW_STR("agent"); /* a bad one was told: it may not even be text */
+        completing->name = good_name(l->name)
+                               ? l->name
+                               : PW_STR("agent"); /* a bad one was told: it may not even be text */
         if (pw_agent_complete(completing, &agent->json) != PW_OK) {
             l->problems.no_memory = true;
         }

@@ -36,7 +36,8 @@ typedef struct pw_arena_mark {
 
 /* Allocates nothing. `first_block` is the size of the first block (0: 1 KiB). */
 void pw_arena_init(pw_arena *, const pw_allocator *, size_t first_block, size_t limit);
-void pw_arena_free(pw_arena *);  /* gives everything back; the arena can be used again; a zeroed arena is fine */
+void pw_arena_free(
+    pw_arena *); /* gives everything back; the arena can be used again; a zeroed arena is fine */
 void pw_arena_reset(pw_arena *); /* as free, but may keep the first block for the next use */
 
 /* Aligned to 16, zeroed. Size 0 gives a non-NULL pointer. Overflow of count * size gives NULL. */

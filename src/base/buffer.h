@@ -3,7 +3,8 @@
  * bound. Appending over the maximum is PW_TOO_LARGE, out of memory is PW_NOMEM; both leave the
  * content as it was. The bytes are always followed by a NUL that is not counted.
  *
- * A failed append also marks the buffer (`failed`), so that a writer of many pieces may check once at the end.
+ * A failed append also marks the buffer (`failed`), so that a writer of many pieces may check once
+ * at the end.
  */
 #ifndef PW_BASE_BUFFER_H
 #define PW_BASE_BUFFER_H
@@ -28,7 +29,8 @@ pw_status pw_buffer_add(pw_buffer *, pw_str);
 pw_status pw_buffer_byte(pw_buffer *, char);
 pw_status pw_buffer_i64(pw_buffer *, int64_t);
 pw_status pw_buffer_u64(pw_buffer *, uint64_t);
-pw_status pw_buffer_format(pw_buffer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+pw_status pw_buffer_format(pw_buffer *, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void pw_buffer_consume(pw_buffer *, size_t from_front); /* moves the rest to the front */
 static inline pw_str pw_buffer_str(const pw_buffer *b)
 {

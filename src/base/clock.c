@@ -230,8 +230,8 @@ bool pw_time_parse_http(pw_str s, int64_t *ret_ms)
     cursor in = {s.ptr, s.ptr + s.len};
     unsigned weekday, day, month, year, seconds;
     bool leap;
-    if (!take_name(&in, "SunMonTueWedThuFriSat", &weekday) || !take(&in, ',') ||
-        !take(&in, ' ') || !take_digits(&in, 2, &day) || !take(&in, ' ') ||
+    if (!take_name(&in, "SunMonTueWedThuFriSat", &weekday) || !take(&in, ',') || !take(&in, ' ') ||
+        !take_digits(&in, 2, &day) || !take(&in, ' ') ||
         !take_name(&in, "JanFebMarAprMayJunJulAugSepOctNovDec", &month) || !take(&in, ' ') ||
         !take_digits(&in, 4, &year) || !take(&in, ' ') || !take_time_of_day(&in, &seconds, &leap)) {
         return false;

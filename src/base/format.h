@@ -9,8 +9,11 @@
 
 #include "base/mem.h"
 
-/* Writes at most size - 1 bytes and a NUL (size 0: nothing); returns the length the whole text would have. */
-size_t pw_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-size_t pw_format_va(char *to, size_t size, const char *format, va_list) __attribute__((format(printf, 3, 0)));
+/* Writes at most size - 1 bytes and a NUL (size 0: nothing); returns the length the whole text
+ * would have. */
+size_t pw_format(char *to, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+size_t pw_format_va(char *to, size_t size, const char *format, va_list)
+    __attribute__((format(printf, 3, 0)));
 
 #endif

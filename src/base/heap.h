@@ -1,4 +1,5 @@
-/* The C library's heap as a pw_allocator: for hosted builds only, not part of the freestanding core. */
+/* The C library's heap as a pw_allocator: for hosted builds only, not part of the freestanding
+ * core. */
 #ifndef PW_BASE_HEAP_H
 #define PW_BASE_HEAP_H
 

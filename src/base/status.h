@@ -1,5 +1,6 @@
 /*
- * One status code for the whole program, from one table, and the caller-owned error that goes with it.
+ * One status code for the whole program, from one table, and the caller-owned error that goes with
+ * it.
  *
  * PW_OK is 0, everything else is negative. The numbers are part of the public ABI (PAWL_* in
  * pawl/pawl.h are checked against this table when the library is compiled) and never change.
@@ -48,7 +49,7 @@ typedef enum pw_status {
 #undef PW_STATUS_ENUM
 } pw_status;
 
-const char *pw_status_code(pw_status);    /* "not_found"; "internal" for a number not in the table */
+const char *pw_status_code(pw_status); /* "not_found"; "internal" for a number not in the table */
 const char *pw_status_meaning(pw_status); /* one clause, lower case, no full stop */
 bool pw_status_may_retry(pw_status);
 

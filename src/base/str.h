@@ -1,6 +1,6 @@
 /*
- * A string is a pointer and a length: borrowed, never assumed NUL-terminated, never owned by itself.
- * The empty string may have a NULL pointer.
+ * A string is a pointer and a length: borrowed, never assumed NUL-terminated, never owned by
+ * itself. The empty string may have a NULL pointer.
  */
 #ifndef PW_BASE_STR_H
 #define PW_BASE_STR_H
@@ -13,7 +13,10 @@ typedef struct pw_str {
 } pw_str;
 
 #define PW_STR(literal) ((pw_str){(literal), sizeof(literal) - 1})
-#define PW_STR_INIT(literal) {(literal), sizeof(literal) - 1} /* for static tables */
+#define PW_STR_INIT(literal)                                                                       \
+    {                                                                                              \
+        (literal), sizeof(literal) - 1                                                             \
+    } /* for static tables */
 #define PW_STR_NONE ((pw_str){NULL, 0})
 #define PW_STR_ARG(str) (int)(str).len, (str).ptr /* for %.*s */
 
@@ -43,11 +46,13 @@ bool pw_str_ends(pw_str s, pw_str suffix);
 size_t pw_str_find(pw_str s, pw_str what); /* offset, or SIZE_MAX */
 pw_str pw_str_trim(pw_str s);              /* without ASCII white space at both ends */
 
-/* Whole string as a number, base 10, optional '-', no spaces; false when it is anything else or does not fit. */
+/* Whole string as a number, base 10, optional '-', no spaces; false when it is anything else or
+ * does not fit. */
 bool pw_str_i64(pw_str s, int64_t *ret);
 bool pw_str_u64(pw_str s, uint64_t *ret);
 
-/* Durations as people write them: `0s`, `300ms`, `10m`, `2h`, `1d`; false otherwise or over 10 years. */
+/* Durations as people write them: `0s`, `300ms`, `10m`, `2h`, `1d`; false otherwise or over 10
+ * years. */
 bool pw_str_duration_ms(pw_str s, int64_t *ret_ms);
 
 #endif

@@ -1,14 +1,17 @@
 /*
- * `pawl bench`: the engine measured from outside, as an embedding program uses it. A turn is ten iterations, each a model call and a call
- * of a `none` tool, 1 KB each way (arguments and result), then the reply. N sessions have M iterations each.
+ * `pawl bench`: the engine measured from outside, as an embedding program uses it. A turn is ten
+ * iterations, each a model call and a call of a `none` tool, 1 KB each way (arguments and result),
+ * then the reply. N sessions have M iterations each.
  *
- * What is measured is the engine and not who submits: all messages of all sessions are admitted first, each durable, then the engine
- * is started and the clock with it; it stops when every turn has ended. What admission took is told apart (`admit_seconds`). Messages
- * that wait together would become one turn (B2, B8), so each has a source of its own.
+ * What is measured is the engine and not who submits: all messages of all sessions are admitted
+ * first, each durable, then the engine is started and the clock with it; it stops when every turn
+ * has ended. What admission took is told apart (`admit_seconds`). Messages that wait together would
+ * become one turn (B2, B8), so each has a source of its own.
  *
- * A step is a model call or a tool call: its receipt is one durable record. Step latency is half the time between two consecutive calls
- * of the tool in a turn (as the tool itself sees them): one iteration is two steps, and nothing of the second begins before the first is
- * durable. The baseline (bench_baseline.c) writes the same rows in as many commits as the run had.
+ * A step is a model call or a tool call: its receipt is one durable record. Step latency is half
+ * the time between two consecutive calls of the tool in a turn (as the tool itself sees them): one
+ * iteration is two steps, and nothing of the second begins before the first is durable. The
+ * baseline (bench_baseline.c) writes the same rows in as many commits as the run had.
  */
 #include "cli.h"
 
@@ -60,7 +63,9 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* --- Latency ------------------------------------------------------------------------------------------------ */
+/* --- Latency
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static size_t slot_of(int64_t ns)
 {
@@ -113,7 +118,7 @@ static int32_t echo(pawl_call *call, void *ctx)
     return pawl_call_return(call, cli_str(b->result));
 }
 
-/* --- The workload --------------------------------------------------------------------------------------------- */
+/* --- The workload --- */
 
 static void give_up(bench *b, const pawl_error *error)
 {
@@ -131,7 +136,10 @@ static int32_t admit(bench *b, int64_t number, int64_t turn, pawl_error *error)
     snprintf(name, sizeof(name), "bench-%" PRId64, number);
     snprintf(request, sizeof(request), "turn-%" PRId64, turn);
     snprintf(source, sizeof(source), "bench-%" PRId64, turn);
-    pawl_message message = {.size = sizeof(message), .request_id = cli_str(request), .text = cli_str("Do the next ten things."), .source = cli_str(source)};
+    pawl_message message = {.size = sizeof(message),
+                            .request_id = cli_str(request),
+                            .text = cli_str("Do the next ten things."),
+                            .source = cli_str(source)};
     int32_t code = pawl_submit(b->p, cli_str(name), &message, &answer, error);
     pawl_doc_free(answer);
     return code;
@@ -156,7 +164,8 @@ static void *submitter_main(void *arg)
 static int32_t admit_all(bench *b, pawl_error *error)
 {
     pthread_t threads[SUBMITTERS_MAX];
-    size_t count = 0, wanted = b->session_count < SUBMITTERS_MAX ? (size_t)b->session_count : SUBMITTERS_MAX;
+    size_t count = 0,
+           wanted = b->session_count < SUBMITTERS_MAX ? (size_t)b->session_count : SUBMITTERS_MAX;
     while (count < wanted && pthread_create(&threads[count], NULL, submitter_main, b) == 0) {
         count++;
     }
@@ -184,7 +193,8 @@ static int32_t await_all(bench *b, pawl_error *error)
         int32_t code = pawl_wait(b->p, cli_str(name), cli_str(request), WAIT_MS, &turn, error);
         if (code == PAWL_OK && !cli_is(cli_get(turn, "state"), "completed")) {
             code = PAWL_INTERNAL;
-            snprintf(error->message, sizeof(error->message), "a turn did not complete: %.200s", pawl_doc_text(turn).ptr);
+            snprintf(error->message, sizeof(error->message), "a turn did not complete: %.200s",
+                     pawl_doc_text(turn).ptr);
         }
         pawl_doc_free(turn);
         if (code != PAWL_OK) {
@@ -199,12 +209,17 @@ static char *agent_json(const bench *b)
 {
     size_t size = (size_t)(ITERATIONS_A_TURN + 2) * (FILLER + 200);
     char *text = malloc(size);
-    size_t at = text ? (size_t)snprintf(text, size, "{\"name\":\"bench\",\"model\":{\"provider\":\"scripted\",\"name\":\"bench\",\"script\":[") : 0;
+    size_t at = text ? (size_t)snprintf(text, size,
+                                        "{\"name\":\"bench\",\"model\":{\"provider\":\"scripted\","
+                                        "\"name\":\"bench\",\"script\":[")
+                     : 0;
     for (int i = 1; text && i <= ITERATIONS_A_TURN; i++) {
-        at += (size_t)snprintf(text + at, size - at,
-                               "{\"when\":{\"step\":%d},\"calls\":[{\"name\":\"echo\",\"arguments\":{\"n\":%d,\"text\":\"%s\"}}],"
-                               "\"usage\":{\"input_tokens\":1000,\"output_tokens\":250,\"cost_usd\":0.001}},",
-                               i, i, b->filler);
+        at += (size_t)snprintf(
+            text + at, size - at,
+            "{\"when\":{\"step\":%d},\"calls\":[{\"name\":\"echo\",\"arguments\":{\"n\":%d,"
+            "\"text\":\"%s\"}}],"
+            "\"usage\":{\"input_tokens\":1000,\"output_tokens\":250,\"cost_usd\":0.001}},",
+            i, i, b->filler);
     }
     if (text) {
         snprintf(text + at, size - at,
@@ -218,7 +233,12 @@ static char *agent_json(const bench *b)
 static int32_t prepare(bench *b, pawl_error *error)
 {
     pawl_options options = {.size = sizeof(options), .store = cli_str(b->store)};
-    pawl_tool tool = {.size = sizeof(tool), .name = cli_str("echo"), .description = cli_str("Says 1 KB."), .effects = PAWL_NONE, .run = echo, .ctx = b};
+    pawl_tool tool = {.size = sizeof(tool),
+                      .name = cli_str("echo"),
+                      .description = cli_str("Says 1 KB."),
+                      .effects = PAWL_NONE,
+                      .run = echo,
+                      .ctx = b};
     char *agent = agent_json(b);
     int32_t code = agent ? pawl_open(&options, &b->p, error) : PAWL_NOMEM;
     code = code == PAWL_OK ? pawl_tool_add(b->p, &tool, error) : code;
@@ -258,7 +278,9 @@ static int32_t run_all(bench *b, report *r, pawl_error *error)
     return code;
 }
 
-/* --- The report ---------------------------------------------------------------------------------------------------- */
+/* --- The report
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static const char *database_of(const bench *b)
 {
@@ -273,13 +295,16 @@ static int64_t file_size(const char *path)
 
 static void print_report(const cli *c, const bench *b, const report *r)
 {
-    const char *format = c->json ? "{\"sessions\":%" PRId64 ",\"iterations\":%" PRId64 ",\"steps\":%" PRId64
-                                   ",\"seconds\":%.3f,\"steps_per_s\":%.1f,\"step_p50_ms\":%.3f,\"step_p99_ms\":%.3f"
-                                 : "sessions      %" PRId64 "\niterations    %" PRId64 "\nsteps         %" PRId64
-                                   "\nseconds       %.3f\nsteps/s       %.1f\nstep p50 ms   %.3f\nstep p99 ms   %.3f\n";
+    const char *format =
+        c->json
+            ? "{\"sessions\":%" PRId64 ",\"iterations\":%" PRId64 ",\"steps\":%" PRId64
+              ",\"seconds\":%.3f,\"steps_per_s\":%.1f,\"step_p50_ms\":%.3f,\"step_p99_ms\":%.3f"
+            : "sessions      %" PRId64 "\niterations    %" PRId64 "\nsteps         %" PRId64
+              "\nseconds       %.3f\nsteps/s       %.1f\nstep p50 ms   %.3f\nstep p99 ms   %.3f\n";
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    printf(format, b->session_count, b->iterations, r->steps, r->seconds, (double)r->steps / r->seconds, r->p50_ms, r->p99_ms);
+    printf(format, b->session_count, b->iterations, r->steps, r->seconds,
+           (double)r->steps / r->seconds, r->p50_ms, r->p99_ms);
 #pragma GCC diagnostic pop
     double per_step = r->store_bytes >= 0 ? (double)r->store_bytes / (double)r->steps : 0;
     printf(c->json ? ",\"bytes_per_step\":%.1f,\"commits\":%" PRId64 ",\"peak_rss_kb\":%" PRId64
@@ -287,7 +312,8 @@ static void print_report(const cli *c, const bench *b, const report *r)
            per_step, r->commits, r->peak_rss_kb);
     printf(c->json ? ",\"admit_seconds\":%.3f" : "admit s       %.3f\n", r->admit_seconds);
     if (r->baseline_seconds > 0) {
-        printf(c->json ? ",\"baseline_steps_per_s\":%.1f,\"ratio\":%.3f" : "raw loop      %.1f steps/s\nratio         %.3f\n",
+        printf(c->json ? ",\"baseline_steps_per_s\":%.1f,\"ratio\":%.3f"
+                       : "raw loop      %.1f steps/s\nratio         %.3f\n",
                (double)r->steps / r->baseline_seconds, r->baseline_seconds / r->seconds);
     }
     fputs(c->json ? "}\n" : "", stdout);
@@ -308,7 +334,8 @@ static int measure(cli *c, bench *b)
     }
     (void)getrusage(RUSAGE_SELF, &used);
     r.steps = b->session_count * b->turns * (2 * ITERATIONS_A_TURN + 1);
-    r.rows = b->session_count * b->turns * (2 * ITERATIONS_A_TURN + 3); /* with the turn's beginning and end */
+    r.rows = b->session_count * b->turns *
+             (2 * ITERATIONS_A_TURN + 3); /* with the turn's beginning and end */
     r.peak_rss_kb = used.ru_maxrss;
     r.store_bytes = file_size(database_of(b));
     r.p50_ms = percentile_ms(b, 0.50);
@@ -317,7 +344,8 @@ static int measure(cli *c, bench *b)
         char path[4300];
         snprintf(path, sizeof(path), "%s-baseline", database_of(b));
         double group = (double)r.rows / (double)(r.commits > 0 ? r.commits : 1);
-        if (!cli_bench_baseline(database_of(b), path, group, &r.baseline_seconds, error.message, sizeof(error.message))) {
+        if (!cli_bench_baseline(database_of(b), path, group, &r.baseline_seconds, error.message,
+                                sizeof(error.message))) {
             return cli_fail(c, PAWL_IO, &error, "bench");
         }
     }
@@ -325,7 +353,9 @@ static int measure(cli *c, bench *b)
     return CLI_DONE;
 }
 
-/* --- The command ------------------------------------------------------------------------------------------------------ */
+/* --- The command
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static bool whole_number(const char *text, int64_t least, int64_t most, int64_t *ret)
 {
@@ -354,7 +384,8 @@ static int choose_store(cli *c, bench *b)
         return CLI_DONE;
     }
     const char *place = getenv("TMPDIR");
-    snprintf(b->folder, sizeof(b->folder), "%s/pawl-bench-XXXXXX", place && place[0] ? place : "/tmp");
+    snprintf(b->folder, sizeof(b->folder), "%s/pawl-bench-XXXXXX",
+             place && place[0] ? place : "/tmp");
     if (!mkdtemp(b->folder)) {
         b->folder[0] = '\0';
         return cli_usage(c, "no temporary folder can be made: %s", strerror(errno));
@@ -365,7 +396,8 @@ static int choose_store(cli *c, bench *b)
 
 static void remove_folder(const bench *b)
 {
-    static const char *const files[] = {"bench.db", "bench.db-wal", "bench.db-shm", "bench.db-lock"};
+    static const char *const files[] = {"bench.db", "bench.db-wal", "bench.db-shm",
+                                        "bench.db-lock"};
     char path[4200];
     for (size_t i = 0; b->folder[0] && i < sizeof(files) / sizeof(files[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s", b->folder, files[i]);
@@ -387,7 +419,8 @@ int cli_bench(cli *c)
     int status = CLI_DONE;
     if (!whole_number(c->option[CLI_sessions], 1, SESSIONS_MAX, &b->session_count) ||
         !whole_number(c->option[CLI_iterations], 1, 100000000, &b->iterations)) {
-        status = cli_usage(c, "--sessions is a number from 1 to %d, --iterations one from 1", SESSIONS_MAX);
+        status = cli_usage(c, "--sessions is a number from 1 to %d, --iterations one from 1",
+                           SESSIONS_MAX);
     }
     memset(b->filler, 'x', FILLER);
     b->turns = (b->iterations + ITERATIONS_A_TURN - 1) / ITERATIONS_A_TURN;

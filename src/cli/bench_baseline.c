@@ -1,6 +1,7 @@
 /*
- * What a loop written by hand costs for the same rows on the same disk: prepared statements, WAL, full sync, one commit a
- * group. No conditions, no sessions, no turns; the bar that the engine is measured against.
+ * What a loop written by hand costs for the same rows on the same disk: prepared statements, WAL,
+ * full sync, one commit a group. No conditions, no sessions, no turns; the bar that the engine is
+ * measured against.
  */
 #include "bench.h"
 
@@ -34,18 +35,22 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static const char schema[] = "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma cache_size = -4096;"
-                             "create table journal(pos integer primary key, session integer not null, seq integer not null, "
-                             "epoch integer not null, at integer not null, kind text not null, turn text not null, "
-                             "step text not null, body text not null);"
-                             "create unique index journal_seq on journal(session, seq);";
+static const char schema[] =
+    "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma "
+    "cache_size = -4096;"
+    "create table journal(pos integer primary key, session integer not null, seq integer not null, "
+    "epoch integer not null, at integer not null, kind text not null, turn text not null, "
+    "step text not null, body text not null);"
+    "create unique index journal_seq on journal(session, seq);";
 
 static int open_both(loop *l, const char *from, const char *to)
 {
     int rc = sqlite3_open_v2(from, &l->from, SQLITE_OPEN_READONLY, NULL);
     if (rc == SQLITE_OK) {
-        rc = sqlite3_prepare_v2(l->from, "select session, seq, epoch, at, kind, turn, step, body from pawl_journal order by pos", -1,
-                                &l->read, NULL);
+        rc = sqlite3_prepare_v2(
+            l->from,
+            "select session, seq, epoch, at, kind, turn, step, body from pawl_journal order by pos",
+            -1, &l->read, NULL);
     }
     if (rc == SQLITE_OK) {
         rc = sqlite3_open(to, &l->to);
@@ -57,7 +62,9 @@ static int open_both(loop *l, const char *from, const char *to)
         rc = sqlite3_wal_autocheckpoint(l->to, CHECKPOINT_PAGES);
     }
     if (rc == SQLITE_OK) {
-        rc = sqlite3_prepare_v2(l->to, "insert into journal(session, seq, epoch, at, kind, turn, step, body) values(?,?,?,?,?,?,?,?)",
+        rc = sqlite3_prepare_v2(l->to,
+                                "insert into journal(session, seq, epoch, at, kind, turn, step, "
+                                "body) values(?,?,?,?,?,?,?,?)",
                                 -1, &l->insert, NULL);
     }
     if (rc == SQLITE_OK) {
@@ -185,7 +192,8 @@ static void remove_all(const char *path)
     }
 }
 
-bool cli_bench_baseline(const char *from, const char *to, double group, double *ret_seconds, char *message, size_t message_size)
+bool cli_bench_baseline(const char *from, const char *to, double group, double *ret_seconds,
+                        char *message, size_t message_size)
 {
     loop l = {0};
     remove_all(to);

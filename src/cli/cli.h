@@ -1,6 +1,7 @@
 /*
- * The program's own files share this: options, the table of commands, and a few helpers. The program stands on pawl.h and the
- * C library alone (bench_baseline.c also on SQLite): whatever it can do, an embedding program can do. It decides nothing about turns.
+ * The program's own files share this: options, the table of commands, and a few helpers. The
+ * program stands on pawl.h and the C library alone (bench_baseline.c also on SQLite): whatever it
+ * can do, an embedding program can do. It decides nothing about turns.
  */
 #ifndef PAWL_CLI_H
 #define PAWL_CLI_H
@@ -14,10 +15,10 @@
 /* How the program ends. */
 enum {
     CLI_DONE = 0,
-    CLI_FAILED = 1,      /* the turn failed, or a check found a fault */
+    CLI_FAILED = 1, /* the turn failed, or a check found a fault */
     CLI_USAGE = 2,
-    CLI_PAUSED = 3,      /* paused or exhausted */
-    CLI_SUSPENDED = 4,   /* waits for a person */
+    CLI_PAUSED = 3,    /* paused or exhausted */
+    CLI_SUSPENDED = 4, /* waits for a person */
     CLI_CANCELLED = 5,
     CLI_UNREACHABLE = 6, /* the store cannot be reached or used */
     CLI_TERMINATED = 143 /* SIGTERM: drained, turns stay open */
@@ -25,14 +26,15 @@ enum {
 
 /* X(name, letter or 0, "value" or NULL for a flag, "help") */
 #define CLI_OPTIONS(X)                                                                             \
-    X(agent, 'a', "AGENT", "the agent: a name, or a folder with agent.yaml (default $PAWL_AGENT)")  \
+    X(agent, 'a', "AGENT", "the agent: a name, or a folder with agent.yaml (default $PAWL_AGENT)") \
     X(session, 's', "SESSION", "the session (default: a new one, printed)")                        \
-    X(request_id, 0, "ID", "makes the message idempotent: the same id again continues or repeats")  \
-    X(store, 0, "URL", "the store, like sqlite:FILE (default $PAWL_STORE, else your state folder)") \
+    X(request_id, 0, "ID", "makes the message idempotent: the same id again continues or repeats") \
+    X(store, 0, "URL",                                                                             \
+      "the store, like sqlite:FILE (default $PAWL_STORE, else your state folder)")                 \
     X(agents, 0, "DIR", "a folder of agents' folders (default $PAWL_AGENTS, else ./agents)")       \
     X(take_over, 0, NULL, "take the session even from a process that is alive")                    \
     X(status, 0, "STATUS", "only sessions of this status")                                         \
-    X(after, 0, "CURSOR", "begin after this event's id; `now`: only what comes (default: all)")     \
+    X(after, 0, "CURSOR", "begin after this event's id; `now`: only what comes (default: all)")    \
     X(no_follow, 0, NULL, "end when everything stored was told")                                   \
     X(rebuild, 0, NULL, "write the derived tables anew from the journal")                          \
     X(sessions, 0, "N", "how many sessions at once (default 1)")                                   \
@@ -46,7 +48,7 @@ typedef enum cli_option {
 #define CLI_OPTION_ENUM(name, letter, value, help) CLI_##name,
     CLI_OPTIONS(CLI_OPTION_ENUM)
 #undef CLI_OPTION_ENUM
-    CLI_OPTION_COUNT
+        CLI_OPTION_COUNT
 } cli_option;
 #define CLI_BIT(name) (1u << CLI_##name)
 
@@ -65,9 +67,9 @@ typedef struct cli {
 struct cli_command {
     const char *name; /* one word or two */
     const char *synopsis;
-    const char *help;  /* one line */
-    const char *more;  /* what else there is to say */
-    unsigned options;  /* CLI_BIT… */
+    const char *help;   /* one line */
+    const char *more;   /* what else there is to say */
+    unsigned options;   /* CLI_BIT… */
     size_t least, most; /* arguments */
     int (*run)(cli *);
 };
@@ -79,26 +81,31 @@ int cli_help(const cli_command *, FILE *to); /* NULL: of the program */
 int cli_usage(const cli *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* open.c */
-pawl_str cli_str(const char *nul_terminated);             /* NULL is empty */
-int cli_exit_of(int32_t code);                            /* the exit status that an error makes */
-int cli_fail(const cli *, int32_t code, const pawl_error *, const char *what); /* says it; returns the exit status */
+pawl_str cli_str(const char *nul_terminated); /* NULL is empty */
+int cli_exit_of(int32_t code);                /* the exit status that an error makes */
+int cli_fail(const cli *, int32_t code, const pawl_error *,
+             const char *what); /* says it; returns the exit status */
 /* Opens the store (and agents, unless read-only); on failure says why and sets the exit status. */
 pawl *cli_open(cli *, bool read_only, int *ret_status);
-/* Takes that session alone (J2) until the request's turn ends. A store that others are writing to is waited for, as an admission waits. */
+/* Takes that session alone (J2) until the request's turn ends. A store that others are writing to
+ * is waited for, as an admission waits. */
 int32_t cli_start(cli *, pawl *, const char *session, pawl_str request, pawl_error *);
-const char *cli_agent_name(cli *, pawl *);                /* of -a, or "" : the session's, or the default */
+const char *cli_agent_name(cli *, pawl *); /* of -a, or "" : the session's, or the default */
 /* A path for pawl_read: each %s percent-encoded. Free it. */
 char *cli_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int32_t cli_read(pawl *, pawl_doc **ret, pawl_error *, const char *format, ...) __attribute__((format(printf, 4, 5)));
+int32_t cli_read(pawl *, pawl_doc **ret, pawl_error *, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* A member of a document by a formatted path; {NULL, 0} when it is absent or null. */
 pawl_str cli_get(const pawl_doc *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t cli_get_number(const pawl_doc *, int64_t fallback, const char *path);
 bool cli_is(pawl_str, const char *);
 /* All pages of a list, each given to `item` one by one; stops when it returns false. */
-int32_t cli_each(pawl *, const char *path, const char *list, bool (*item)(void *ctx, const pawl_doc *page, size_t index), void *ctx, pawl_error *);
-int64_t cli_now_ms(void);       /* monotonic */
-int64_t cli_time_ms(pawl_str);  /* RFC 3339 of ours, or -1 */
-void cli_uuid(char to[37]);     /* a UUIDv7 */
+int32_t cli_each(pawl *, const char *path, const char *list,
+                 bool (*item)(void *ctx, const pawl_doc *page, size_t index), void *ctx,
+                 pawl_error *);
+int64_t cli_now_ms(void);      /* monotonic */
+int64_t cli_time_ms(pawl_str); /* RFC 3339 of ours, or -1 */
+void cli_uuid(char to[37]);    /* a UUIDv7 */
 
 /* Signals are only counted; who waits looks. */
 extern volatile int cli_interrupts, cli_terminated;
@@ -108,20 +115,23 @@ void cli_signals(void);
 typedef struct cli_teller {
     const cli *c;
     bool text_terminal, notes_terminal;
-    bool mid_line;     /* text was written and its line is not over */
-    bool progress;     /* a progress line stands on the terminal */
-    uint64_t shown;    /* bytes of the open message already written */
+    bool mid_line;  /* text was written and its line is not over */
+    bool progress;  /* a progress line stands on the terminal */
+    uint64_t shown; /* bytes of the open message already written */
     int64_t quiet_since_ms;
     char waiting_for[96];
     size_t calls_open;
 } cli_teller;
 void cli_teller_init(cli_teller *, const cli *);
 void cli_tell(cli_teller *, const pawl_event *, const pawl_doc *data);
-void cli_tell_progress(cli_teller *);                            /* now and then, while nothing comes */
-void cli_note(cli_teller *, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line beside the text */
-int cli_tell_turn(cli_teller *, const pawl_doc *turn, bool with_text); /* its end; returns the exit status */
+void cli_tell_progress(cli_teller *); /* now and then, while nothing comes */
+void cli_note(cli_teller *, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* a line beside the text */
+int cli_tell_turn(cli_teller *, const pawl_doc *turn,
+                  bool with_text); /* its end; returns the exit status */
 int cli_exit_of_turn(const pawl_doc *turn);
-void cli_write(FILE *, pawl_str, bool terminal);                 /* text from outside: no control characters reach a terminal */
+void cli_write(FILE *, pawl_str,
+               bool terminal); /* text from outside: no control characters reach a terminal */
 void cli_print_cost(FILE *, pawl_str cost_usd);
 
 int cli_run(cli *);
@@ -137,7 +147,8 @@ int cli_bench(cli *);
 int cli_help_command(cli *);
 int cli_version(cli *);
 
-/* Drives a free session alone, or waits for its live owner, until that turn ends or a signal comes. Exit status. */
+/* Drives a free session alone, or waits for its live owner, until that turn ends or a signal comes.
+ * Exit status. */
 int cli_drive(cli *, pawl *, const char *session, pawl_str turn, pawl_doc **ret_turn);
 
 #endif

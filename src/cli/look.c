@@ -1,4 +1,5 @@
-/* Looking at a store: sessions, one session, its events, why it is not running; and the checks. Nothing here changes anything but `verify --rebuild`. */
+/* Looking at a store: sessions, one session, its events, why it is not running; and the checks.
+ * Nothing here changes anything but `verify --rebuild`. */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -8,7 +9,7 @@
 
 #define LOOK_MS 100
 
-/* --- Lists as one JSON array --------------------------------------------------------------------------------- */
+/* --- Lists as one JSON array --- */
 
 typedef struct joined {
     const char *list;
@@ -33,7 +34,9 @@ static int32_t print_list(pawl *p, const char *path, pawl_error *error)
     return code;
 }
 
-/* --- sessions -------------------------------------------------------------------------------------------------- */
+/* --- sessions
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void cell(pawl_str text, int width)
 {
@@ -50,17 +53,21 @@ static bool session_row(void *ctx, const pawl_doc *page, size_t i)
 {
     size_t *count = ctx;
     if ((*count)++ == 0) {
-        printf("%-38s%-13s%-18s%-14s%7s  %-12s%s\n", "SESSION", "STATUS", "REASON", "AGENT", "TURNS", "COST", "SINCE");
+        printf("%-38s%-13s%-18s%-14s%7s  %-12s%s\n", "SESSION", "STATUS", "REASON", "AGENT",
+               "TURNS", "COST", "SINCE");
     }
     pawl_str cost = cli_get(page, "items.%zu.usage.cost_usd", i);
     char shown[40];
-    snprintf(shown, sizeof(shown), "%s%.*s", cost.ptr ? "$" : "unknown", (int)cost.len, cost.ptr ? cost.ptr : "");
-    pawl_str turns = cli_get(page, "items.%zu.usage.turns", i), since = cli_get(page, "items.%zu.since", i);
+    snprintf(shown, sizeof(shown), "%s%.*s", cost.ptr ? "$" : "unknown", (int)cost.len,
+             cost.ptr ? cost.ptr : "");
+    pawl_str turns = cli_get(page, "items.%zu.usage.turns", i),
+             since = cli_get(page, "items.%zu.since", i);
     cell(cli_get(page, "items.%zu.id", i), 36);
     cell(cli_get(page, "items.%zu.status", i), 11);
     cell(cli_get(page, "items.%zu.reason", i), 16);
     cell(cli_get(page, "items.%zu.agent", i), 12);
-    printf("%7.*s  %-12s%.*s\n", (int)turns.len, turns.ptr ? turns.ptr : "", shown, (int)since.len, since.ptr ? since.ptr : "");
+    printf("%7.*s  %-12s%.*s\n", (int)turns.len, turns.ptr ? turns.ptr : "", shown, (int)since.len,
+           since.ptr ? since.ptr : "");
     return true;
 }
 
@@ -93,7 +100,9 @@ int cli_sessions(cli *c)
     return code == PAWL_OK ? CLI_DONE : cli_fail(c, code, &error, NULL);
 }
 
-/* --- show -------------------------------------------------------------------------------------------------------- */
+/* --- show
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static void show_part(const pawl_doc *page, size_t message, size_t part, bool terminal)
 {
@@ -110,7 +119,10 @@ static void show_part(const pawl_doc *page, size_t message, size_t part, bool te
         pawl_str result = cli_get(page, "%s.result", at);
         bool error = cli_is(cli_get(page, "%s.is_error", at), "true");
         fputs(error ? "  ✗ " : "  ← ", stdout);
-        cli_write(stdout, (pawl_str){result.ptr ? result.ptr : "null", result.ptr ? (result.len > 400 ? 400 : result.len) : 4}, terminal);
+        cli_write(stdout,
+                  (pawl_str){result.ptr ? result.ptr : "null",
+                             result.ptr ? (result.len > 400 ? 400 : result.len) : 4},
+                  terminal);
         fputs(result.len > 400 ? "…" : "", stdout);
     } else if (text.ptr) {
         fputs(cli_is(type, "thinking") ? "  (thinking) " : "  ", stdout);
@@ -125,9 +137,11 @@ static bool show_message(void *ctx, const pawl_doc *page, size_t i)
 {
     bool terminal = isatty(STDOUT_FILENO);
     (void)ctx;
-    pawl_str role = cli_get(page, "items.%zu.role", i), at = cli_get(page, "items.%zu.at", i), n = cli_get(page, "items.%zu.n", i);
+    pawl_str role = cli_get(page, "items.%zu.role", i), at = cli_get(page, "items.%zu.at", i),
+             n = cli_get(page, "items.%zu.n", i);
     bool partial = cli_is(cli_get(page, "items.%zu.partial", i), "true");
-    printf("%.*s %.*s  %.*s%s\n", (int)n.len, n.ptr ? n.ptr : "-", (int)role.len, role.ptr ? role.ptr : "", (int)at.len, at.ptr ? at.ptr : "",
+    printf("%.*s %.*s  %.*s%s\n", (int)n.len, n.ptr ? n.ptr : "-", (int)role.len,
+           role.ptr ? role.ptr : "", (int)at.len, at.ptr ? at.ptr : "",
            partial ? "  (partial)" : "");
     for (size_t part = 0; cli_get(page, "items.%zu.content.%zu", i, part).ptr; part++) {
         show_part(page, i, part, terminal);
@@ -138,13 +152,17 @@ static bool show_message(void *ctx, const pawl_doc *page, size_t i)
 static bool show_turn(void *ctx, const pawl_doc *page, size_t i)
 {
     (void)ctx;
-    pawl_str id = cli_get(page, "items.%zu.id", i), state = cli_get(page, "items.%zu.state", i), reason = cli_get(page, "items.%zu.reason", i);
-    pawl_str attempts = cli_get(page, "items.%zu.attempts", i), in = cli_get(page, "items.%zu.usage.input_tokens", i);
-    pawl_str out = cli_get(page, "items.%zu.usage.output_tokens", i), calls = cli_get(page, "items.%zu.usage.tool_calls", i);
+    pawl_str id = cli_get(page, "items.%zu.id", i), state = cli_get(page, "items.%zu.state", i),
+             reason = cli_get(page, "items.%zu.reason", i);
+    pawl_str attempts = cli_get(page, "items.%zu.attempts", i),
+             in = cli_get(page, "items.%zu.usage.input_tokens", i);
+    pawl_str out = cli_get(page, "items.%zu.usage.output_tokens", i),
+             calls = cli_get(page, "items.%zu.usage.tool_calls", i);
     pawl_str ms = cli_get(page, "items.%zu.usage.duration_ms", i);
-    printf("turn %.12s  %.*s%s%.*s%s  attempts %.*s, tool calls %.*s, tokens %.*s in %.*s out, ", id.ptr ? id.ptr : "", (int)state.len,
-           state.ptr ? state.ptr : "", reason.ptr ? " (" : "", (int)reason.len, reason.ptr ? reason.ptr : "", reason.ptr ? ")" : "",
-           (int)attempts.len, attempts.ptr, (int)calls.len, calls.ptr, (int)in.len, in.ptr, (int)out.len, out.ptr);
+    printf("turn %.12s  %.*s%s%.*s%s  attempts %.*s, tool calls %.*s, tokens %.*s in %.*s out, ",
+           id.ptr ? id.ptr : "", (int)state.len, state.ptr ? state.ptr : "", reason.ptr ? " (" : "",
+           (int)reason.len, reason.ptr ? reason.ptr : "", reason.ptr ? ")" : "", (int)attempts.len,
+           attempts.ptr, (int)calls.len, calls.ptr, (int)in.len, in.ptr, (int)out.len, out.ptr);
     cli_print_cost(stdout, cli_get(page, "items.%zu.usage.cost_usd", i));
     printf(", %.*s ms\n", (int)ms.len, ms.ptr);
     return true;
@@ -166,9 +184,12 @@ static int32_t show_as_json(pawl *p, const char *base, const pawl_doc *session, 
 static int32_t show_in_words(pawl *p, const char *base, const pawl_doc *session, pawl_error *error)
 {
     char path[9000];
-    pawl_str id = cli_get(session, "id"), agent = cli_get(session, "agent"), status = cli_get(session, "status"), reason = cli_get(session, "reason");
-    printf("session %.*s  agent %.*s  %.*s%s%.*s%s\n\n", (int)id.len, id.ptr, (int)agent.len, agent.ptr ? agent.ptr : "", (int)status.len,
-           status.ptr ? status.ptr : "", reason.ptr ? " (" : "", (int)reason.len, reason.ptr ? reason.ptr : "", reason.ptr ? ")" : "");
+    pawl_str id = cli_get(session, "id"), agent = cli_get(session, "agent"),
+             status = cli_get(session, "status"), reason = cli_get(session, "reason");
+    printf("session %.*s  agent %.*s  %.*s%s%.*s%s\n\n", (int)id.len, id.ptr, (int)agent.len,
+           agent.ptr ? agent.ptr : "", (int)status.len, status.ptr ? status.ptr : "",
+           reason.ptr ? " (" : "", (int)reason.len, reason.ptr ? reason.ptr : "",
+           reason.ptr ? ")" : "");
     snprintf(path, sizeof(path), "%s/messages", base);
     int32_t code = cli_each(p, path, "items", show_message, NULL, error);
     fputc('\n', stdout);
@@ -196,7 +217,9 @@ int cli_show(cli *c)
     return code == PAWL_OK ? CLI_DONE : cli_fail(c, code, &error, NULL);
 }
 
-/* --- tail --------------------------------------------------------------------------------------------------------- */
+/* --- tail
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void tail_event(cli_teller *t, const pawl_event *e)
 {
@@ -221,7 +244,8 @@ static int tail(cli *c, pawl *p)
     pawl_event e = {.size = sizeof(e)};
     cli_teller teller;
     bool follows = !c->option[CLI_no_follow];
-    int32_t code = pawl_follow(p, cli_str(c->arguments[0]), cli_str(c->option[CLI_after]), &events, &error);
+    int32_t code =
+        pawl_follow(p, cli_str(c->arguments[0]), cli_str(c->option[CLI_after]), &events, &error);
     if (code != PAWL_OK) {
         return cli_fail(c, code, &error, NULL);
     }
@@ -237,7 +261,9 @@ static int tail(cli *c, pawl *p)
         }
     }
     pawl_events_close(events);
-    return code == PAWL_OK || code == PAWL_TIMEOUT ? CLI_DONE : cli_fail(c, code, NULL, "the session cannot be followed");
+    return code == PAWL_OK || code == PAWL_TIMEOUT
+               ? CLI_DONE
+               : cli_fail(c, code, NULL, "the session cannot be followed");
 }
 
 int cli_tail(cli *c)
@@ -251,7 +277,7 @@ int cli_tail(cli *c)
     return status;
 }
 
-/* --- why, verify, doctor, agents check ------------------------------------------------------------------------------ */
+/* --- why, verify, doctor, agents check --- */
 
 int cli_why(cli *c)
 {
@@ -336,7 +362,8 @@ int cli_agents_check(cli *c)
         pawl_str hash = cli_get(report, "agents.%zu.hash", i);
         pawl_str tools = cli_get(report, "agents.%zu.tools", i);
         cell(cli_get(report, "agents.%zu.name", i), 20);
-        printf("%.12s  %.*s tool%s\n", hash.ptr ? hash.ptr : "", (int)tools.len, tools.ptr ? tools.ptr : "", cli_is(tools, "1") ? "" : "s");
+        printf("%.12s  %.*s tool%s\n", hash.ptr ? hash.ptr : "", (int)tools.len,
+               tools.ptr ? tools.ptr : "", cli_is(tools, "1") ? "" : "s");
     }
     size_t problems = 0;
     for (pawl_str line; (line = cli_get(report, "problems.%zu", problems)).ptr; problems++) {

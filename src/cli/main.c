@@ -11,28 +11,41 @@
 #define RUNNING (LOOKING | CLI_BIT(agents) | CLI_BIT(agent) | CLI_BIT(take_over))
 
 const cli_command cli_commands[] = {
-    {"run", "run [-a AGENT] [-s SESSION] [--request-id ID] PROMPT…", "one turn, here, told as it happens",
-     "PROMPT `-` is read from standard input. Killed at any moment, the same command goes on where the turn was; when the turn\n"
-     "has ended, it prints the recorded result. Without PROMPT, -s SESSION resumes what is open or waits there.\n"
-     "Ctrl-C cancels the turn, a second one leaves it to others; SIGTERM stops at the next step, leaves it open and exits with 143.\n"
-     "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 cancelled, 6 store not reachable.",
+    {"run", "run [-a AGENT] [-s SESSION] [--request-id ID] PROMPT…",
+     "one turn, here, told as it happens",
+     "PROMPT `-` is read from standard input. Killed at any moment, the same command goes on where "
+     "the turn was; when the turn\n"
+     "has ended, it prints the recorded result. Without PROMPT, -s SESSION resumes what is open or "
+     "waits there.\n"
+     "Ctrl-C cancels the turn, a second one leaves it to others; SIGTERM stops at the next step, "
+     "leaves it open and exits with 143.\n"
+     "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 "
+     "cancelled, 6 store not reachable.",
      RUNNING | CLI_BIT(session) | CLI_BIT(request_id), 0, (size_t)-1, cli_run},
-    {"sessions", "sessions [--status STATUS] [-a AGENT]", "all sessions: status, agent, turns, cost", NULL,
-     LOOKING | CLI_BIT(status) | CLI_BIT(agent), 0, 0, cli_sessions},
-    {"show", "show SESSION", "a session: its transcript, its turns and what they used", NULL, LOOKING, 1, 1, cli_show},
-    {"tail", "tail SESSION [--after CURSOR] [--no-follow]", "a session's events, as they come", NULL,
-     LOOKING | CLI_BIT(after) | CLI_BIT(no_follow), 1, 1, cli_tail},
+    {"sessions", "sessions [--status STATUS] [-a AGENT]",
+     "all sessions: status, agent, turns, cost", NULL, LOOKING | CLI_BIT(status) | CLI_BIT(agent),
+     0, 0, cli_sessions},
+    {"show", "show SESSION", "a session: its transcript, its turns and what they used", NULL,
+     LOOKING, 1, 1, cli_show},
+    {"tail", "tail SESSION [--after CURSOR] [--no-follow]", "a session's events, as they come",
+     NULL, LOOKING | CLI_BIT(after) | CLI_BIT(no_follow), 1, 1, cli_tail},
     {"why", "why SESSION", "why it is not running now, in words", NULL, LOOKING, 1, 1, cli_why},
-    {"cancel", "cancel SESSION [TURN]", "cancel a turn (the open one), durably", NULL, RUNNING, 1, 2, cli_cancel},
-    {"verify", "verify [--rebuild]", "check the whole store", NULL, LOOKING | CLI_BIT(rebuild), 0, 0, cli_verify},
-    {"doctor", "doctor", "check the place: libraries, disk, owners, what is stuck", NULL, LOOKING | CLI_BIT(agents), 0, 0, cli_doctor},
-    {"agents check", "agents check DIR", "check agents' folders", NULL, CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help), 1, 1,
-     cli_agents_check},
+    {"cancel", "cancel SESSION [TURN]", "cancel a turn (the open one), durably", NULL, RUNNING, 1,
+     2, cli_cancel},
+    {"verify", "verify [--rebuild]", "check the whole store", NULL, LOOKING | CLI_BIT(rebuild), 0,
+     0, cli_verify},
+    {"doctor", "doctor", "check the place: libraries, disk, owners, what is stuck", NULL,
+     LOOKING | CLI_BIT(agents), 0, 0, cli_doctor},
+    {"agents check", "agents check DIR", "check agents' folders", NULL,
+     CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help), 1, 1, cli_agents_check},
     {"bench", "bench [--sessions N] [--iterations M] [--baseline]", "measure the engine here",
-     "Runs the scripted workload (turns of 10 iterations, one model call and one `none` tool each, 1 KB each way, the\n"
-     "model answering at once) on a fresh store and prints one object. Without --store in a temporary folder, removed after.",
-     CLI_BIT(store) | CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help) | CLI_BIT(sessions) | CLI_BIT(iterations) | CLI_BIT(baseline), 0, 0,
-     cli_bench},
+     "Runs the scripted workload (turns of 10 iterations, one model call and one `none` tool each, "
+     "1 KB each way, the\n"
+     "model answering at once) on a fresh store and prints one object. Without --store in a "
+     "temporary folder, removed after.",
+     CLI_BIT(store) | CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help) | CLI_BIT(sessions) |
+         CLI_BIT(iterations) | CLI_BIT(baseline),
+     0, 0, cli_bench},
     {"help", "help [COMMAND]", "help", NULL, CLI_BIT(help), 0, 2, cli_help_command},
     {"version", "version", "the version", NULL, CLI_BIT(help) | CLI_BIT(json), 0, 0, cli_version},
     {NULL, NULL, NULL, NULL, 0, 0, 0, NULL},
@@ -55,12 +68,14 @@ void cli_signals(void)
     sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* not under nohup */
+    if (sigaction(SIGHUP, NULL, &before) == 0 &&
+        before.sa_handler != SIG_IGN) { /* not under nohup */
         (void)sigaction(SIGHUP, &action, NULL);
     }
 }
 
-/* A store's or a socket's descriptor must not become 0, 1 or 2, where the program reads and prints. */
+/* A store's or a socket's descriptor must not become 0, 1 or 2, where the program reads and prints.
+ */
 static void open_streams(void)
 {
     int fd;
@@ -83,7 +98,9 @@ int main(int argc, char **argv)
     cli c = {0};
     open_streams();
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not take a turn with it */
-    (void)signal(SIGCHLD, SIG_DFL); /* ignored, as some parents leave it, nobody would learn how a tool exited */
+    (void)signal(
+        SIGCHLD,
+        SIG_DFL); /* ignored, as some parents leave it, nobody would learn how a tool exited */
     int status = cli_parse(&c, argc, argv);
     if (status == CLI_DONE) {
         status = c.option[CLI_help] ? cli_help(c.command, stdout) : c.command->run(&c);

@@ -1,4 +1,5 @@
-/* Opening a store, asking it, and saying what went wrong in one sentence with what to do about it. */
+/* Opening a store, asking it, and saying what went wrong in one sentence with what to do about it.
+ */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -22,7 +23,9 @@ bool cli_is(pawl_str s, const char *text)
     return s.ptr && s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
 }
 
-/* --- Errors ----------------------------------------------------------------------------------------------- */
+/* --- Errors
+ * -----------------------------------------------------------------------------------------------
+ */
 
 int cli_exit_of(int32_t code)
 {
@@ -83,11 +86,12 @@ int cli_fail(const cli *c, int32_t code, const pawl_error *error, const char *wh
     fprintf(stderr, "pawl: %s%s", what ? what : "", what ? ": " : "");
     cli_write(stderr, cli_str(message), isatty(STDERR_FILENO));
     bool agent = code == PAWL_INVALID && strncmp(message, "agent:", 6) == 0;
-    fprintf(stderr, "%s\n", agent ? "; -a FOLDER, --agents DIR or PAWL_AGENTS say where agents are" : advice(code));
+    fprintf(stderr, "%s\n",
+            agent ? "; -a FOLDER, --agents DIR or PAWL_AGENTS say where agents are" : advice(code));
     return cli_exit_of(code);
 }
 
-/* --- Opening ---------------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 static bool is_directory(const char *path)
 {
@@ -148,7 +152,8 @@ static bool say_problems(const char *folder)
 static bool try_again(int32_t code, int64_t until_ms)
 {
     const struct timespec pause = {0, 50000000};
-    bool again = (code == PAWL_NOT_COMMITTED || code == PAWL_LOCKED) && cli_now_ms() < until_ms && !cli_terminated && !cli_interrupts;
+    bool again = (code == PAWL_NOT_COMMITTED || code == PAWL_LOCKED) && cli_now_ms() < until_ms &&
+                 !cli_terminated && !cli_interrupts;
     if (again) {
         (void)nanosleep(&pause, NULL);
     }
@@ -158,11 +163,14 @@ static bool try_again(int32_t code, int64_t until_ms)
 /* Both may be at fault; the store's is told first. Looking creates nothing. */
 static bool store_is_at_fault(const cli *c, bool read_only)
 {
-    pawl_options options = {.size = sizeof(options), .store = cli_str(c->option[CLI_store]), .flags = PAWL_OPEN_READ_ONLY};
+    pawl_options options = {.size = sizeof(options),
+                            .store = cli_str(c->option[CLI_store]),
+                            .flags = PAWL_OPEN_READ_ONLY};
     pawl *p = NULL;
     int32_t code = pawl_open(&options, &p, NULL);
     pawl_close(p);
-    return code != PAWL_OK && (read_only || code != PAWL_NOT_FOUND); /* a missing one is made, where it may be */
+    return code != PAWL_OK &&
+           (read_only || code != PAWL_NOT_FOUND); /* a missing one is made, where it may be */
 }
 
 pawl *cli_open(cli *c, bool read_only, int *ret_status)
@@ -180,11 +188,13 @@ pawl *cli_open(cli *c, bool read_only, int *ret_status)
     do {
         code = pawl_open(&options, &p, &error);
     } while (try_again(code, until));
-    bool agents = (code == PAWL_INVALID || code == PAWL_NOT_FOUND) && folder && !store_is_at_fault(c, read_only);
+    bool agents = (code == PAWL_INVALID || code == PAWL_NOT_FOUND) && folder &&
+                  !store_is_at_fault(c, read_only);
     if (agents && say_problems(folder)) {
         *ret_status = CLI_USAGE;
     } else if (code != PAWL_OK) {
-        code = code == PAWL_NOT_FOUND ? PAWL_UNAVAILABLE : code; /* of a store, that is what it means */
+        code = code == PAWL_NOT_FOUND ? PAWL_UNAVAILABLE
+                                      : code; /* of a store, that is what it means */
         *ret_status = cli_fail(c, code, &error, NULL);
     }
     return p;
@@ -219,14 +229,17 @@ const char *cli_agent_name(cli *c, pawl *p)
     return c->agent;
 }
 
-/* --- Asking ----------------------------------------------------------------------------------------------- */
+/* --- Asking
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static char *add_encoded(char *to, const char *end, const char *text)
 {
     static const char hex[] = "0123456789ABCDEF";
     for (; *text && to + 3 < end; text++) {
         unsigned char c = (unsigned char)*text;
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~", c);
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     strchr("-._~", c);
         if (plain) {
             *to++ = (char)c;
         } else {
@@ -304,7 +317,8 @@ int64_t cli_get_number(const pawl_doc *doc, int64_t fallback, const char *path)
     return *end ? fallback : number;
 }
 
-int32_t cli_each(pawl *p, const char *path, const char *list, bool (*item)(void *, const pawl_doc *, size_t), void *ctx, pawl_error *error)
+int32_t cli_each(pawl *p, const char *path, const char *list,
+                 bool (*item)(void *, const pawl_doc *, size_t), void *ctx, pawl_error *error)
 {
     char cursor[2048] = "";
     for (;;) {
@@ -313,7 +327,8 @@ int32_t cli_each(pawl *p, const char *path, const char *list, bool (*item)(void 
         if (!whole) {
             return PAWL_NOMEM;
         }
-        snprintf(whole, PATH_MAX_BYTES, "%s%climit=200%s%s", path, strchr(path, '?') ? '&' : '?', cursor[0] ? "&cursor=" : "", cursor);
+        snprintf(whole, PATH_MAX_BYTES, "%s%climit=200%s%s", path, strchr(path, '?') ? '&' : '?',
+                 cursor[0] ? "&cursor=" : "", cursor);
         int32_t code = pawl_read(p, cli_str(whole), &page, error);
         free(whole);
         if (code != PAWL_OK) {
@@ -332,7 +347,7 @@ int32_t cli_each(pawl *p, const char *path, const char *list, bool (*item)(void 
     }
 }
 
-/* --- Clocks and ids ------------------------------------------------------------------------------------------ */
+/* --- Clocks and ids --- */
 
 int64_t cli_now_ms(void)
 {
@@ -351,7 +366,8 @@ int64_t cli_time_ms(pawl_str text)
     }
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
-    if (sscanf(copy, "%d-%d-%dT%d:%d:%d.%dZ", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min, &t.tm_sec, &ms) != 7) {
+    if (sscanf(copy, "%d-%d-%dT%d:%d:%d.%dZ", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour,
+               &t.tm_min, &t.tm_sec, &ms) != 7) {
         return -1;
     }
     t.tm_year -= 1900;
@@ -377,6 +393,7 @@ void cli_uuid(char to[37])
     b[6] = (unsigned char)((b[6] & 0x0F) | 0x70);
     b[8] = (unsigned char)((b[8] & 0x3F) | 0x80);
     for (int i = 0, at = 0; i < 16; i++) {
-        at += snprintf(to + at, (size_t)(37 - at), "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+        at += snprintf(to + at, (size_t)(37 - at), "%s%02x",
+                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
     }
 }

@@ -24,7 +24,8 @@ static option_row row_of(cli_option option)
         CLI_OPTIONS(CLI_OPTION_ROW)
 #undef CLI_OPTION_ROW
     };
-    option_row row = {.letter = rows[option].letter, .value = rows[option].value, .help = rows[option].help};
+    option_row row = {
+        .letter = rows[option].letter, .value = rows[option].value, .help = rows[option].help};
     snprintf(row.name, sizeof(row.name), "%s", rows[option].name);
     for (char *c = row.name; *c; c++) {
         *c = *c == '_' ? '-' : *c;
@@ -40,14 +41,17 @@ int cli_usage(const cli *c, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     if (c && c->command) {
-        fprintf(stderr, "\nUsage: pawl %s; more: pawl help %s\n", c->command->synopsis, c->command->name);
+        fprintf(stderr, "\nUsage: pawl %s; more: pawl help %s\n", c->command->synopsis,
+                c->command->name);
     } else {
         fputs("; `pawl help` lists what there is\n", stderr);
     }
     return CLI_USAGE;
 }
 
-/* --- Help ------------------------------------------------------------------------------------------------- */
+/* --- Help
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void program_help(FILE *to)
 {
@@ -60,7 +64,8 @@ static void program_help(FILE *to)
         fprintf(to, "  pawl %s%*s%s\n", k->synopsis, columns < 58 ? 60 - columns : 2, "", k->help);
     }
     fputs("\nEvery command takes --help; most take --json and --store URL.\n"
-          "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 cancelled, 6 store not reachable.\n",
+          "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 "
+          "cancelled, 6 store not reachable.\n",
           to);
 }
 
@@ -70,7 +75,8 @@ int cli_help(const cli_command *k, FILE *to)
         program_help(to);
         return CLI_DONE;
     }
-    fprintf(to, "pawl %s\n\n%c%s.\n", k->synopsis, k->help[0] >= 'a' && k->help[0] <= 'z' ? k->help[0] - 32 : k->help[0], k->help + 1);
+    fprintf(to, "pawl %s\n\n%c%s.\n", k->synopsis,
+            k->help[0] >= 'a' && k->help[0] <= 'z' ? k->help[0] - 32 : k->help[0], k->help + 1);
     if (k->more) {
         fprintf(to, "%s\n", k->more);
     }
@@ -81,8 +87,9 @@ int cli_help(const cli_command *k, FILE *to)
         }
         option_row row = row_of((cli_option)i);
         char left[64];
-        snprintf(left, sizeof(left), "%c%c%s--%s%s%s", row.letter ? '-' : ' ', row.letter ? row.letter : ' ', row.letter ? ", " : "  ",
-                 row.name, row.value ? " " : "", row.value ? row.value : "");
+        snprintf(left, sizeof(left), "%c%c%s--%s%s%s", row.letter ? '-' : ' ',
+                 row.letter ? row.letter : ' ', row.letter ? ", " : "  ", row.name,
+                 row.value ? " " : "", row.value ? row.value : "");
         fprintf(to, "  %-26s %s\n", left, row.help);
     }
     return CLI_DONE;
@@ -93,7 +100,8 @@ static const cli_command *find_command(const char *const *words, size_t count, s
     for (const cli_command *k = cli_commands; k->name; k++) {
         const char *space = strchr(k->name, ' ');
         size_t first = space ? (size_t)(space - k->name) : strlen(k->name);
-        bool same = count > 0 && strlen(words[0]) == first && strncmp(words[0], k->name, first) == 0;
+        bool same =
+            count > 0 && strlen(words[0]) == first && strncmp(words[0], k->name, first) == 0;
         if (same && (!space || (count > 1 && strcmp(words[1], space + 1) == 0))) {
             *ret_used = space ? 2 : 1;
             return k;
@@ -112,7 +120,7 @@ int cli_help_command(cli *c)
     return k ? cli_help(k, stdout) : cli_usage(NULL, "there is no command \"%s\"", c->arguments[0]);
 }
 
-/* --- Parsing ---------------------------------------------------------------------------------------------- */
+/* --- Parsing --- */
 
 typedef struct parsing {
     cli *c;
@@ -192,7 +200,8 @@ static int take_words(parsing *p)
 int cli_parse(cli *c, int argc, char **argv)
 {
     size_t used = 0;
-    char help[] = "help", version[] = "version"; /* stand in for options only until the command is found */
+    char help[] = "help",
+         version[] = "version"; /* stand in for options only until the command is found */
     if (argc < 2) {
         (void)cli_help(NULL, stderr);
         return CLI_USAGE;
@@ -204,8 +213,9 @@ int cli_parse(cli *c, int argc, char **argv)
     }
     c->command = find_command((const char *const *)argv + 1, (size_t)argc - 1, &used);
     if (!c->command) {
-        return strcmp(argv[1], "agents") == 0 ? cli_usage(NULL, "agents: what? `pawl agents check DIR`")
-                                              : cli_usage(NULL, "there is no command \"%s\"", argv[1]);
+        return strcmp(argv[1], "agents") == 0
+                   ? cli_usage(NULL, "agents: what? `pawl agents check DIR`")
+                   : cli_usage(NULL, "there is no command \"%s\"", argv[1]);
     }
     c->arguments = calloc((size_t)argc, sizeof(*c->arguments)); /* main frees it */
     if (!c->arguments) {

@@ -1,8 +1,9 @@
 /*
  * `pawl run`: one message, followed until its turn ends, whoever runs it; and `pawl cancel`.
  *
- * The order matters: the stream is opened before the message is given, so that no event is missed; the session is taken after, so that
- * its turn is durable before anything is done. Whatever happens to this process, the same command goes on from there.
+ * The order matters: the stream is opened before the message is given, so that no event is missed;
+ * the session is taken after, so that its turn is durable before anything is done. Whatever happens
+ * to this process, the same command goes on from there.
  */
 #include "cli.h"
 
@@ -12,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_MS 100          /* how often signals are looked at */
-#define CHECK_MS 2000        /* how often a message that waits is looked up */
+#define LOOK_MS 100   /* how often signals are looked at */
+#define CHECK_MS 2000 /* how often a message that waits is looked up */
 #define DRAIN_MS 8000
 #define PROMPT_MAX ((size_t)4 << 20)
 
@@ -22,17 +23,17 @@ typedef struct run {
     pawl *p;
     char *session;
     char request[300];
-    char turn[80];           /* once known */
+    char turn[80]; /* once known */
     pawl_events *events;
     cli_teller teller;
     char told_reason[32];
     int interrupts_done;
     int64_t next_check_ms;
     bool ended, withdrawn;
-    int status;              /* when the loop has to stop: how the program ends */
+    int status; /* when the loop has to stop: how the program ends */
 } run;
 
-/* --- The prompt --------------------------------------------------------------------------------------------- */
+/* --- The prompt --- */
 
 static char *read_all(FILE *from, size_t *ret_len)
 {
@@ -84,7 +85,9 @@ static char *prompt_of(const cli *c, size_t *ret_len)
     return from_input ? read_all(stdin, ret_len) : join_words(c, ret_len);
 }
 
-/* --- Following ------------------------------------------------------------------------------------------------ */
+/* --- Following
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static pawl_str session_of(const run *r)
 {
@@ -120,12 +123,14 @@ static bool is_ours(run *r, const pawl_event *e, const pawl_doc *data)
     if (cli_is(e->name, "message.queued")) {
         return cli_is(cli_get(data, "request_id"), r->request);
     }
-    return !turn.ptr || (r->turn[0] && cli_is(turn, r->turn)) || cli_is(e->name, "snapshot") || cli_is(e->name, "resync");
+    return !turn.ptr || (r->turn[0] && cli_is(turn, r->turn)) || cli_is(e->name, "snapshot") ||
+           cli_is(e->name, "resync");
 }
 
 static bool is_end(const pawl_event *e)
 {
-    static const char *const ends[] = {"turn.completed", "turn.failed", "turn.paused", "turn.exhausted", "turn.cancelled", "turn.suspended"};
+    static const char *const ends[] = {"turn.completed", "turn.failed",    "turn.paused",
+                                       "turn.exhausted", "turn.cancelled", "turn.suspended"};
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
         if (cli_is(e->name, ends[i])) {
             return true;
@@ -166,7 +171,8 @@ static void check_message(run *r)
 {
     pawl_doc *message = NULL;
     r->next_check_ms = cli_now_ms() + CHECK_MS;
-    if (cli_read(r->p, &message, NULL, "/v1/sessions/%s/messages/%s", r->session, r->request) == PAWL_OK) {
+    if (cli_read(r->p, &message, NULL, "/v1/sessions/%s/messages/%s", r->session, r->request) ==
+        PAWL_OK) {
         pawl_str disposition = cli_get(message, "disposition");
         r->withdrawn = cli_is(disposition, "withdrawn") || cli_is(disposition, "superseded");
         if (!r->turn[0]) {
@@ -185,14 +191,16 @@ static void on_interrupt(run *r)
 {
     r->interrupts_done++;
     if (r->interrupts_done > 1) {
-        cli_note(&r->teller, "left; the turn is open: `pawl run -s %s` goes on with it", r->session);
+        cli_note(&r->teller, "left; the turn is open: `pawl run -s %s` goes on with it",
+                 r->session);
         r->status = CLI_CANCELLED;
         return;
     }
     pawl_doc *answer = NULL;
     pawl_error error = {0};
-    int32_t code = r->turn[0] ? pawl_cancel(r->p, session_of(r), cli_str(r->turn), &error)
-                              : pawl_withdraw(r->p, session_of(r), cli_str(r->request), &answer, &error);
+    int32_t code = r->turn[0]
+                       ? pawl_cancel(r->p, session_of(r), cli_str(r->turn), &error)
+                       : pawl_withdraw(r->p, session_of(r), cli_str(r->request), &answer, &error);
     if (code == PAWL_OK || code == PAWL_CLOSED) {
         cli_note(&r->teller, "… cancelling; Ctrl-C again leaves the turn to others");
         check_message(r);
@@ -206,8 +214,8 @@ static void on_terminated(run *r)
 {
     cli_note(&r->teller, "… stopping at the next step");
     int32_t code = pawl_drain(r->p, DRAIN_MS);
-    cli_note(&r->teller, "stopped%s; the turn is open: `pawl run -s %s` goes on with it", code == PAWL_OK ? "" : " (something still ran)",
-             r->session);
+    cli_note(&r->teller, "stopped%s; the turn is open: `pawl run -s %s` goes on with it",
+             code == PAWL_OK ? "" : " (something still ran)", r->session);
     r->status = CLI_TERMINATED;
 }
 
@@ -234,10 +242,13 @@ static void follow(run *r)
     }
 }
 
-/* --- The message ------------------------------------------------------------------------------------------------ */
+/* --- The message
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* PAWL_OK: admitted, or there already; `*ret_turn`: the turn, when it has ended already. */
-static int32_t submit(run *r, const char *agent, pawl_str prompt, pawl_doc **ret_turn, pawl_error *error)
+static int32_t submit(run *r, const char *agent, pawl_str prompt, pawl_doc **ret_turn,
+                      pawl_error *error)
 {
     pawl_doc *answer = NULL;
     pawl_message message = {.size = sizeof(message),
@@ -273,7 +284,8 @@ static int32_t find_open(run *r, pawl_error *error)
     if (code == PAWL_OK) {
         set_turn(r, cli_get(session, "turn"));
         pawl_str id = cli_get(session, "queue.0.request_id");
-        if (r->turn[0] && cli_read(r->p, &turn, NULL, "/v1/sessions/%s/turns/%s", r->session, r->turn) == PAWL_OK) {
+        if (r->turn[0] && cli_read(r->p, &turn, NULL, "/v1/sessions/%s/turns/%s", r->session,
+                                   r->turn) == PAWL_OK) {
             id = cli_get(turn, "requests.0");
         }
         snprintf(r->request, sizeof(r->request), "%.*s", (int)id.len, id.ptr ? id.ptr : "");
@@ -284,7 +296,8 @@ static int32_t find_open(run *r, pawl_error *error)
     return code;
 }
 
-/* Is there anybody who could do it? Asked before anything is written: a message that nobody takes would wait for ever. */
+/* Is there anybody who could do it? Asked before anything is written: a message that nobody takes
+ * would wait for ever. */
 static bool can_be_done(run *r, int *ret_status)
 {
     pawl_doc *agents = NULL, *session = NULL;
@@ -300,14 +313,18 @@ static bool can_be_done(run *r, int *ret_status)
             any = true;
             known = known || (name.len == agent.len && memcmp(name.ptr, agent.ptr, name.len) == 0);
         }
-        known = known || cli_get(agents, "next_cursor").ptr; /* more than one page: not looked through */
+        known = known ||
+                cli_get(agents, "next_cursor").ptr; /* more than one page: not looked through */
     }
     bool can = alive || (any && (!agent.ptr || known));
     if (!can && !any) {
-        *ret_status = cli_usage(r->c, "there are no agents here: -a FOLDER, --agents DIR or PAWL_AGENTS say where they are");
+        *ret_status = cli_usage(
+            r->c,
+            "there are no agents here: -a FOLDER, --agents DIR or PAWL_AGENTS say where they are");
     } else if (!can) {
-        *ret_status = cli_usage(r->c, "session %s is agent %.*s's, which is not here: --agents DIR says where it is", r->session,
-                                (int)agent.len, agent.ptr);
+        *ret_status = cli_usage(
+            r->c, "session %s is agent %.*s's, which is not here: --agents DIR says where it is",
+            r->session, (int)agent.len, agent.ptr);
     }
     pawl_doc_free(agents);
     pawl_doc_free(session);
@@ -339,15 +356,18 @@ static int finish(run *r)
         return CLI_CANCELLED;
     }
     int32_t code = cli_read(r->p, &turn, &error, "/v1/sessions/%s/turns/%s", r->session, r->turn);
-    int status = code == PAWL_OK ? cli_tell_turn(&r->teller, turn, false) : cli_fail(r->c, code, &error, NULL);
+    int status = code == PAWL_OK ? cli_tell_turn(&r->teller, turn, false)
+                                 : cli_fail(r->c, code, &error, NULL);
     pawl_doc_free(turn);
     return status;
 }
 
 static int no_prompt(run *r, int32_t code, const pawl_error *error)
 {
-    return code == PAWL_END ? cli_usage(r->c, "nothing is open or waits in session %s: give a PROMPT", r->session)
-                            : cli_fail(r->c, code, error, NULL);
+    return code == PAWL_END
+               ? cli_usage(r->c, "nothing is open or waits in session %s: give a PROMPT",
+                           r->session)
+               : cli_fail(r->c, code, error, NULL);
 }
 
 static int run_turn(run *r, pawl_str prompt)
@@ -362,7 +382,8 @@ static int run_turn(run *r, pawl_str prompt)
     if (code != PAWL_OK) {
         return cli_fail(r->c, code, &error, NULL);
     }
-    code = prompt.len > 0 ? submit(r, cli_agent_name(r->c, r->p), prompt, &recorded, &error) : find_open(r, &error);
+    code = prompt.len > 0 ? submit(r, cli_agent_name(r->c, r->p), prompt, &recorded, &error)
+                          : find_open(r, &error);
     if (code != PAWL_OK) {
         return prompt.len > 0 ? cli_fail(r->c, code, &error, NULL) : no_prompt(r, code, &error);
     }
@@ -430,7 +451,9 @@ int cli_run(cli *c)
     return status;
 }
 
-/* --- pawl cancel ------------------------------------------------------------------------------------------------ */
+/* --- pawl cancel
+ * ------------------------------------------------------------------------------------------------
+ */
 
 int cli_drive(cli *c, pawl *p, const char *session, pawl_str turn, pawl_doc **ret_turn)
 {
@@ -468,7 +491,8 @@ static char *turn_to_cancel(cli *c, pawl *p, int *ret_status)
         return NULL;
     }
     pawl_str open = cli_get(session, "turn");
-    char *turn = c->argument_count > 1 ? strdup(c->arguments[1]) : strndup(open.ptr ? open.ptr : "", open.len);
+    char *turn = c->argument_count > 1 ? strdup(c->arguments[1])
+                                       : strndup(open.ptr ? open.ptr : "", open.len);
     pawl_doc_free(session);
     return turn;
 }
@@ -480,7 +504,8 @@ static int say_cancelled(const cli *c, const pawl_doc *turn)
     if (c->json) {
         printf("%s\n", pawl_doc_text(turn).ptr);
     } else {
-        fprintf(stderr, cancelled ? "%.*s\n" : "it had ended already: %.*s\n", (int)state.len, state.ptr ? state.ptr : "");
+        fprintf(stderr, cancelled ? "%.*s\n" : "it had ended already: %.*s\n", (int)state.len,
+                state.ptr ? state.ptr : "");
     }
     return cancelled ? CLI_DONE : CLI_FAILED;
 }
@@ -497,7 +522,8 @@ static int cancel_turn(cli *c, pawl *p, const char *turn)
     if (status == CLI_DONE) {
         status = say_cancelled(c, ended);
     } else if (status == CLI_TERMINATED) {
-        fprintf(stderr, "pawl: the cancel is durable and will be done by whoever has the session\n");
+        fprintf(stderr,
+                "pawl: the cancel is durable and will be done by whoever has the session\n");
         status = CLI_DONE;
     }
     pawl_doc_free(ended);

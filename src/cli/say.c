@@ -1,7 +1,8 @@
 /*
- * A turn told to a person as it happens, or as lines of JSON. Replies go to standard output, everything beside them to standard error,
- * so that `pawl run … > file` holds the reply alone. On a terminal text streams; elsewhere a message is written when it is whole,
- * since nothing written to a file can be taken back (C5).
+ * A turn told to a person as it happens, or as lines of JSON. Replies go to standard output,
+ * everything beside them to standard error, so that `pawl run … > file` holds the reply alone. On a
+ * terminal text streams; elsewhere a message is written when it is whole, since nothing written to
+ * a file can be taken back (C5).
  */
 #include "cli.h"
 
@@ -26,7 +27,8 @@ static const char *tint_off(const cli_teller *t, tint color)
     return t->c->color && color != TINT_NONE ? "\033[0m" : "";
 }
 
-/* Control characters, also those of two bytes (U+0080 to U+009F), would be commands to a terminal. */
+/* Control characters, also those of two bytes (U+0080 to U+009F), would be commands to a terminal.
+ */
 void cli_write(FILE *to, pawl_str text, bool terminal)
 {
     if (!terminal) {
@@ -54,7 +56,9 @@ void cli_teller_init(cli_teller *t, const cli *c)
     snprintf(t->waiting_for, sizeof(t->waiting_for), "the turn to begin");
 }
 
-/* --- Lines ------------------------------------------------------------------------------------------------ */
+/* --- Lines
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void end_progress(cli_teller *t)
 {
@@ -104,7 +108,11 @@ void cli_note(cli_teller *t, const char *format, ...)
     va_end(args);
     begin_note(t);
     fputs(tint_on(t, TINT_DIM), stderr);
-    cli_write(stderr, (pawl_str){text, len < 0 ? 0 : len < NOTE_MAX ? (size_t)len : NOTE_MAX - 1}, true); /* names and words from outside */
+    cli_write(stderr,
+              (pawl_str){text, len < 0          ? 0
+                               : len < NOTE_MAX ? (size_t)len
+                                                : NOTE_MAX - 1},
+              true); /* names and words from outside */
     fprintf(stderr, "%s\n", tint_off(t, TINT_DIM));
     fflush(stderr);
 }
@@ -122,11 +130,14 @@ void cli_tell_progress(cli_teller *t)
     t->progress = true;
 }
 
-/* --- Events ------------------------------------------------------------------------------------------------ */
+/* --- Events
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void wait_for(cli_teller *t, const char *what, pawl_str name)
 {
-    snprintf(t->waiting_for, sizeof(t->waiting_for), "%s%.*s", what, (int)(name.len > 64 ? 64 : name.len), name.ptr ? name.ptr : "");
+    snprintf(t->waiting_for, sizeof(t->waiting_for), "%s%.*s", what,
+             (int)(name.len > 64 ? 64 : name.len), name.ptr ? name.ptr : "");
 }
 
 static void on_delta(cli_teller *t, const pawl_doc *data)
@@ -153,7 +164,8 @@ static void on_restarted(cli_teller *t)
 {
     if (t->shown > 0) {
         begin_note(t);
-        fprintf(stderr, "%s… that text was taken back; the message starts over%s\n", tint_on(t, TINT_WARN), tint_off(t, TINT_WARN));
+        fprintf(stderr, "%s… that text was taken back; the message starts over%s\n",
+                tint_on(t, TINT_WARN), tint_off(t, TINT_WARN));
     }
     t->shown = 0;
 }
@@ -174,14 +186,17 @@ static void write_error_line(cli_teller *t, pawl_str text)
 
 static void on_action(cli_teller *t, const pawl_doc *data)
 {
-    pawl_str name = cli_get(data, "name"), effects = cli_get(data, "effects"), outcome = cli_get(data, "outcome");
-    int64_t at = cli_time_ms(cli_get(data, "at")), started = cli_time_ms(cli_get(data, "started_at"));
+    pawl_str name = cli_get(data, "name"), effects = cli_get(data, "effects"),
+             outcome = cli_get(data, "outcome");
+    int64_t at = cli_time_ms(cli_get(data, "at")),
+            started = cli_time_ms(cli_get(data, "started_at"));
     bool done = cli_is(outcome, "done");
     begin_note(t);
     fputs("→ ", stderr);
     cli_write(stderr, name, true);
     if (effects.ptr) {
-        fprintf(stderr, " %s(%.*s)%s", tint_on(t, TINT_DIM), (int)effects.len, effects.ptr, tint_off(t, TINT_DIM));
+        fprintf(stderr, " %s(%.*s)%s", tint_on(t, TINT_DIM), (int)effects.len, effects.ptr,
+                tint_off(t, TINT_DIM));
     }
     if (started >= 0 && at >= started) {
         fprintf(stderr, " %" PRId64 " ms", at - started);
@@ -194,7 +209,8 @@ static void on_action(cli_teller *t, const pawl_doc *data)
         fprintf(stderr, " %s✓%s\n", tint_on(t, TINT_GOOD), tint_off(t, TINT_GOOD));
     } else {
         tint color = cli_is(outcome, "unknown") ? TINT_WARN : TINT_BAD;
-        fprintf(stderr, " %s✗ %.*s%s", tint_on(t, color), (int)outcome.len, outcome.ptr ? outcome.ptr : "", tint_off(t, color));
+        fprintf(stderr, " %s✗ %.*s%s", tint_on(t, color), (int)outcome.len,
+                outcome.ptr ? outcome.ptr : "", tint_off(t, color));
         pawl_str error = cli_get(data, "error");
         if (error.ptr && cli_is(outcome, "error")) {
             fputs(": ", stderr);
@@ -217,7 +233,8 @@ static void on_requested(cli_teller *t, const pawl_doc *data)
 static void on_attempt(cli_teller *t, const pawl_doc *data)
 {
     pawl_str cause = cli_get(data, "cause");
-    cli_note(t, "… resumed: attempt %" PRId64 " (%.*s)", cli_get_number(data, 0, "attempt"), (int)cause.len, cause.ptr ? cause.ptr : "");
+    cli_note(t, "… resumed: attempt %" PRId64 " (%.*s)", cli_get_number(data, 0, "attempt"),
+             (int)cause.len, cause.ptr ? cause.ptr : "");
     wait_for(t, "waiting for the model", (pawl_str){NULL, 0});
 }
 
@@ -225,7 +242,8 @@ static void on_retry(cli_teller *t, const pawl_doc *data)
 {
     pawl_str code = cli_get(data, "code"), message = cli_get(data, "message");
     begin_note(t);
-    fprintf(stderr, "%s… the model is asked again: %.*s%s", tint_on(t, TINT_WARN), (int)code.len, code.ptr ? code.ptr : "", message.len > 0 ? ": " : "");
+    fprintf(stderr, "%s… the model is asked again: %.*s%s", tint_on(t, TINT_WARN), (int)code.len,
+            code.ptr ? code.ptr : "", message.len > 0 ? ": " : "");
     write_error_line(t, message);
     fprintf(stderr, "%s\n", tint_off(t, TINT_WARN));
     wait_for(t, "waiting for the model", (pawl_str){NULL, 0});
@@ -234,7 +252,8 @@ static void on_retry(cli_teller *t, const pawl_doc *data)
 static void on_waiting(cli_teller *t, const pawl_doc *data)
 {
     pawl_str reason = cli_get(data, "reason"), until = cli_get(data, "until");
-    cli_note(t, "… waiting (%.*s) until %.*s", (int)reason.len, reason.ptr ? reason.ptr : "", (int)until.len, until.ptr ? until.ptr : "");
+    cli_note(t, "… waiting (%.*s) until %.*s", (int)reason.len, reason.ptr ? reason.ptr : "",
+             (int)until.len, until.ptr ? until.ptr : "");
     wait_for(t, "waiting: ", reason);
 }
 
@@ -274,10 +293,12 @@ void cli_tell(cli_teller *t, const pawl_event *e, const pawl_doc *data)
         const char *name;
         void (*tell)(cli_teller *, const pawl_doc *);
     } tellers[] = {
-        {"message.delta", on_delta},        {"message.completed", on_message}, {"action.requested", on_requested},
-        {"action.completed", on_action},    {"attempt.started", on_attempt},   {"model.retrying", on_retry},
-        {"turn.waiting", on_waiting},       {"message.queued", on_queued},     {"turn.completed", on_terminal},
-        {"turn.failed", on_terminal},       {"turn.paused", on_terminal},      {"turn.exhausted", on_terminal},
+        {"message.delta", on_delta},        {"message.completed", on_message},
+        {"action.requested", on_requested}, {"action.completed", on_action},
+        {"attempt.started", on_attempt},    {"model.retrying", on_retry},
+        {"turn.waiting", on_waiting},       {"message.queued", on_queued},
+        {"turn.completed", on_terminal},    {"turn.failed", on_terminal},
+        {"turn.paused", on_terminal},       {"turn.exhausted", on_terminal},
         {"turn.cancelled", on_terminal},
     };
     if (t->c->json) {
@@ -298,15 +319,18 @@ void cli_tell(cli_teller *t, const pawl_event *e, const pawl_doc *data)
     }
 }
 
-/* --- The end ------------------------------------------------------------------------------------------------ */
+/* --- The end
+ * ------------------------------------------------------------------------------------------------
+ */
 
 int cli_exit_of_turn(const pawl_doc *turn)
 {
     static const struct {
         const char *state;
         int status;
-    } exits[] = {{"completed", CLI_DONE},     {"failed", CLI_FAILED},       {"paused", CLI_PAUSED},
-                 {"exhausted", CLI_PAUSED},   {"suspended", CLI_SUSPENDED}, {"cancelled", CLI_CANCELLED}};
+    } exits[] = {{"completed", CLI_DONE},      {"failed", CLI_FAILED},
+                 {"paused", CLI_PAUSED},       {"exhausted", CLI_PAUSED},
+                 {"suspended", CLI_SUSPENDED}, {"cancelled", CLI_CANCELLED}};
     for (size_t i = 0; i < sizeof(exits) / sizeof(exits[0]); i++) {
         if (cli_is(cli_get(turn, "state"), exits[i].state)) {
             return exits[i].status;
@@ -344,9 +368,11 @@ int cli_tell_turn(cli_teller *t, const pawl_doc *turn, bool with_text)
         write_text(t, text);
     }
     begin_note(t);
-    pawl_str state = cli_get(turn, "state"), reason = cli_get(turn, "reason"), detail = cli_get(turn, "detail"), stop = cli_get(turn, "stop");
+    pawl_str state = cli_get(turn, "state"), reason = cli_get(turn, "reason"),
+             detail = cli_get(turn, "detail"), stop = cli_get(turn, "stop");
     tint color = status == CLI_DONE ? TINT_GOOD : status == CLI_FAILED ? TINT_BAD : TINT_WARN;
-    fprintf(stderr, "%s%.*s%s", tint_on(t, color), (int)state.len, state.ptr ? state.ptr : "", tint_off(t, color));
+    fprintf(stderr, "%s%.*s%s", tint_on(t, color), (int)state.len, state.ptr ? state.ptr : "",
+            tint_off(t, color));
     if (reason.ptr) {
         fprintf(stderr, " (%.*s)", (int)reason.len, reason.ptr);
     } else if (stop.ptr && !cli_is(stop, "done")) {
@@ -357,13 +383,16 @@ int cli_tell_turn(cli_teller *t, const pawl_doc *turn, bool with_text)
         write_error_line(t, detail);
     }
     fputs(tint_on(t, TINT_DIM), stderr);
-    write_count("attempt", cli_get_number(turn, 1, "attempts") > 1 ? cli_get_number(turn, 1, "attempts") : 0);
+    write_count("attempt",
+                cli_get_number(turn, 1, "attempts") > 1 ? cli_get_number(turn, 1, "attempts") : 0);
     write_count("iteration", cli_get_number(turn, 0, "usage.iterations"));
     write_count("tool call", cli_get_number(turn, 0, "usage.tool_calls"));
-    write_count("token", cli_get_number(turn, 0, "usage.input_tokens") + cli_get_number(turn, 0, "usage.output_tokens"));
+    write_count("token", cli_get_number(turn, 0, "usage.input_tokens") +
+                             cli_get_number(turn, 0, "usage.output_tokens"));
     fputs(", ", stderr);
     cli_print_cost(stderr, cli_get(turn, "usage.cost_usd"));
-    fprintf(stderr, ", %.1f s%s\n", (double)cli_get_number(turn, 0, "usage.duration_ms") / 1000.0, tint_off(t, TINT_DIM));
+    fprintf(stderr, ", %.1f s%s\n", (double)cli_get_number(turn, 0, "usage.duration_ms") / 1000.0,
+            tint_off(t, TINT_DIM));
     fflush(stderr);
     return status;
 }

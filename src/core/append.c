@@ -247,8 +247,7 @@ pw_status pw_build_transact(pw_session *s, size_t call_index, const pw_receipt *
     return PW_OK;
 }
 
-/* --- Answers
- * ---------------------------------------------------------------------------------------------- */
+/* --- Answers --- */
 
 static void forget_model(pw_session *s)
 {

@@ -182,8 +182,7 @@ static pw_status settle_and_judge(pw_session *s, size_t i)
                           });
 }
 
-/* --- Closing what is owed when the turn ends
- * ---------------------------------------------------------------------- */
+/* --- Closing what is owed when the turn ends --- */
 
 static pw_status make_ghost(pw_session *s, size_t i, bool answered)
 {
@@ -444,8 +443,7 @@ static pw_status begin(pw_session *s, size_t i, pw_progress *progress)
     PW_NEVER("effects of no class");
 }
 
-/* --- Deciding about the next call
- * ----------------------------------------------------------------------------------- */
+/* --- Deciding about the next call --- */
 
 /* F4. */
 static pw_status refuse_repeated(pw_session *s, size_t i)
@@ -506,7 +504,8 @@ static pw_status decide(pw_session *s, size_t i, pw_progress *progress)
     if (call->streak >= 2) {
         return refuse_repeated(s, i);
     }
-    if (!live_of(s, i)->fits) { /* once: it is decided on again when the append under way is durable */
+    if (!live_of(s, i)
+             ->fits) { /* once: it is decided on again when the append under way is durable */
         PW_TRY(pw_call_check(s, call->part, &s->scratch, &code, &result));
         if (code) {
             return refuse_malformed(s, i, code, result);
@@ -562,8 +561,7 @@ pw_status pw_calls_advance(pw_session *s, pw_progress *progress)
     return decide(s, i, progress);
 }
 
-/* --- What comes from outside
- * ------------------------------------------------------------------------------------------ */
+/* --- What comes from outside --- */
 
 static pw_status keep_outcome(pw_arena *arena, const pw_tool_outcome *outcome,
                               const pw_tool_outcome **ret)

@@ -42,8 +42,7 @@ int64_t pw_claim_due_ms(const pw_session *s, const pw_inbox_row *first)
     return debounce > 0 ? first->at_ms + debounce : 0;
 }
 
-/* --- The run of messages that belong together (B8).
- * ------------------------------------------------------------ */
+/* --- The run of messages that belong together (B8). --- */
 
 typedef struct run {
     const pw_inbox_row *rows[CLAIM_MESSAGES_MAX];

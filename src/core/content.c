@@ -1,8 +1,10 @@
 /*
- * What a client may say (A8, case M1), and the digest by which the same thing said twice is known (A6).
+ * What a client may say (A8, case M1), and the digest by which the same thing said twice is known
+ * (A6).
  *
- * The gate of everything that comes in: a message holds text, images and documents, nothing that only the engine or a model says. What
- * passes is valid, mended where it was not, and written in one form.
+ * The gate of everything that comes in: a message holds text, images and documents, nothing that
+ * only the engine or a model says. What passes is valid, mended where it was not, and written in
+ * one form.
  */
 #include "core/view_inner.h"
 
@@ -62,7 +64,8 @@ static bool listed(const char *members, pw_str key)
 static pw_status source_check(const pw_json *source, size_t index, pw_error *error)
 {
     if (!pw_json_is(source, PW_JSON_OBJECT)) {
-        return PW_FAIL(error, PW_INVALID, "content[%zu].source: is missing or not an object", index);
+        return PW_FAIL(error, PW_INVALID, "content[%zu].source: is missing or not an object",
+                       index);
     }
     pw_str type = pw_json_text(pw_json_get(source, "type"));
     bool url = pw_str_is(type, "url");
@@ -146,7 +149,8 @@ static pw_status from_parts(pw_str json, pw_buffer *out, pw_arena *arena, pw_err
 {
     const pw_json *parts;
     pw_error why = {0};
-    pw_status status = pw_json_parse(arena, json, PW_JSON_UNIQUE_KEYS | PW_JSON_MEND_UTF8, &parts, &why);
+    pw_status status =
+        pw_json_parse(arena, json, PW_JSON_UNIQUE_KEYS | PW_JSON_MEND_UTF8, &parts, &why);
     if (status == PW_NOMEM) {
         return status;
     }
@@ -167,7 +171,8 @@ static pw_status from_parts(pw_str json, pw_buffer *out, pw_arena *arena, pw_err
     return pw_json_clean(out, parts);
 }
 
-pw_status pw_content_normalize(pw_str text, pw_str content_json, pw_arena *arena, pw_str *ret, pw_error *error)
+pw_status pw_content_normalize(pw_str text, pw_str content_json, pw_arena *arena, pw_str *ret,
+                               pw_error *error)
 {
     if (text.len > 0 && content_json.len > 0) {
         return PW_FAIL(error, PW_INVALID, "content: text and content exclude each other");

@@ -260,7 +260,7 @@ static pw_status read_definition(pw_arena *arena, const reader *r, pw_definition
     PW_TRY(
         read_integer(r, "max_protocol_failures", 0, COUNT_MAX, &definition->max_protocol_failures));
     definition->context_messages = -1;
-    const pw_json *context;
+    const pw_json *context = NULL;
     PW_TRY(read_object(r, "context", &context));
     if (context) {
         const reader c = {context, "context.", r->error};

@@ -74,8 +74,7 @@ const char *pw_outcome_name(pw_outcome outcome)
     return names[outcome];
 }
 
-/* --- Shared members
- * ---------------------------------------------------------------------------------- */
+/* --- Shared members --- */
 
 void pw_encode_totals(pw_json_writer *w, const pw_totals *totals)
 {
@@ -131,8 +130,7 @@ void pw_encode_budget(pw_json_writer *w, const pw_budget *budget)
     pw_json_object_end(w);
 }
 
-/* --- turn.opened
- * --------------------------------------------------------------------------------------- */
+/* --- turn.opened --- */
 
 static void put_content(pw_json_writer *w, const pw_json *content)
 {
@@ -224,8 +222,7 @@ pw_status pw_encode_attempt(pw_session *s, pw_str run, bool lost, pw_str *ret)
     return body_end(&b, ret);
 }
 
-/* --- The model
- * ------------------------------------------------------------------------------------------ */
+/* --- The model --- */
 
 static void put_part(pw_session *s, writer *b, const pw_part *part)
 {
@@ -333,8 +330,7 @@ pw_status pw_encode_wait(pw_session *s, const pw_failure *failure, int64_t until
     return body_end(&b, ret);
 }
 
-/* --- Tools
- * ---------------------------------------------------------------------------------------------- */
+/* --- Tools --- */
 
 pw_status pw_encode_tool_started(pw_session *s, const pw_call *call, int64_t execution,
                                  int64_t limit_at_ms, pw_str *ret)
@@ -432,8 +428,7 @@ pw_status pw_encode_repaired(pw_session *s, const pw_transcript_fault *faults, s
     return body_end(&b, ret);
 }
 
-/* --- turn.ended
- * ------------------------------------------------------------------------------------------ */
+/* --- turn.ended --- */
 
 static void put_operations(pw_session *s, writer *b)
 {

@@ -1,8 +1,8 @@
 /*
  * The telling of records (M1, M4) and the reading of cursors (M1, M2).
  *
- * It knows one record at a time and nothing else: no session, no store, no subscriber. So an event is the same whoever asks, and
- * whenever. It must never tell what the record does not say.
+ * It knows one record at a time and nothing else: no session, no store, no subscriber. So an event
+ * is the same whoever asks, and whenever. It must never tell what the record does not say.
  */
 #include "core/event.h"
 
@@ -229,10 +229,10 @@ static pw_status number(telling *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         char text[48];
-        size_t len = i + 1 < t->count
-                         ? pw_format(text, sizeof(text), "%llu-%zu",
-                                     (unsigned long long)t->record->seq, i + 1)
-                         : pw_format(text, sizeof(text), "%llu", (unsigned long long)t->record->seq);
+        size_t len = i + 1 < t->count ? pw_format(text, sizeof(text), "%llu-%zu",
+                                                  (unsigned long long)t->record->seq, i + 1)
+                                      : pw_format(text, sizeof(text), "%llu",
+                                                  (unsigned long long)t->record->seq);
         PW_TRY(pw_arena_dup(t->arena, (pw_str){text, len}, &t->events[i].id));
     }
     return PW_OK;
@@ -261,7 +261,7 @@ pw_status pw_event_tell(const pw_record *record, pw_str session_name, pw_arena *
     return PW_OK;
 }
 
-/* --- Cursors ------------------------------------------------------------------------------------ */
+/* --- Cursors --- */
 
 static bool plain_number(pw_str text, uint64_t *ret)
 {
@@ -292,9 +292,10 @@ pw_status pw_cursor_parse(pw_str text, pw_cursor *ret, pw_error *error)
         }
     }
     if (!good) {
-        return PW_FAIL(error, PW_INVALID,
-                       "cursor: \"%.*s\" is none; the id of an event received is, or 0 for everything",
-                       text.len > 60 ? 60 : (int)text.len, text.ptr);
+        return PW_FAIL(
+            error, PW_INVALID,
+            "cursor: \"%.*s\" is none; the id of an event received is, or 0 for everything",
+            text.len > 60 ? 60 : (int)text.len, text.ptr);
     }
     *ret = c;
     return PW_OK;

@@ -90,8 +90,7 @@ static pw_status new_message(const reader *r, pw_role role, pw_message **ret)
     return PW_OK;
 }
 
-/* --- turn.opened --------------------------------------------------------------------------------
- */
+/* --- turn.opened --- */
 
 static void read_budget(const pw_json *object, pw_budget *budget)
 {
@@ -194,8 +193,7 @@ static pw_status prepare_opened(reader *r)
     return PW_OK;
 }
 
-/* --- model.completed
- * ------------------------------------------------------------------------------ */
+/* --- model.completed --- */
 
 static bool part_kind_from(pw_str text, pw_part_kind *ret)
 {
@@ -320,8 +318,7 @@ static pw_status prepare_model(reader *r)
     return calls > 0 ? new_calls(r, message, calls) : PW_OK;
 }
 
-/* --- The small ones
- * --------------------------------------------------------------------------------- */
+/* --- The small ones --- */
 
 static pw_status prepare_attempt(reader *r)
 {

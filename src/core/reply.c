@@ -15,8 +15,7 @@ enum {
     WAIT_HELD_MAX_MS = 5000 /* F10: longer waits are journalled and hold nothing */
 };
 
-/* --- Keeping a reply
- * -------------------------------------------------------------------------------------------- */
+/* --- Keeping a reply --- */
 
 /* C1: the provider's id where it can be ours and is the only one of its kind in the message. */
 static bool id_fits(const pw_reply *reply, size_t at)
@@ -120,8 +119,7 @@ pw_status pw_reply_keep(pw_session *s, const pw_reply *reply, pw_arena *arena, c
     return PW_OK;
 }
 
-/* --- What is in it
- * ---------------------------------------------------------------------------------------------- */
+/* --- What is in it --- */
 
 static bool has_calls(const pw_reply *reply)
 {
@@ -175,8 +173,7 @@ pw_status pw_text_so_far(pw_session *s, pw_str *ret)
     return PW_OK;
 }
 
-/* --- A whole reply (C6)
- * ----------------------------------------------------------------------------------------- */
+/* --- A whole reply (C6) --- */
 
 static pw_status add_completed(pw_session *s, const pw_reply *reply)
 {
@@ -270,8 +267,7 @@ static pw_status settle_reply(pw_session *s, const pw_reply *reply)
     return complete(s, reply, false);
 }
 
-/* --- A failure (F5)
- * --------------------------------------------------------------------------------------------- */
+/* --- A failure (F5) --- */
 
 static pw_status end_failed(pw_session *s, const pw_failure *failure)
 {

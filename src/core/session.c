@@ -16,8 +16,7 @@ enum {
 #define COUNTER_MAX (((uint64_t)1 << 24) - 1)
 #define COUNTER_REST (COUNTER_MAX - 4096)
 
-/* --- Rooms.
- * ------------------------------------------------------------------------------------------ */
+/* --- Rooms. --- */
 
 /* A test build allocates in small pieces, so that each of them can be made to fail. */
 #ifdef PW_TIGHT_ROOMS
@@ -168,8 +167,7 @@ pw_status pw_list_reserve(pw_session *s, size_t more)
     return PW_OK;
 }
 
-/* --- Small things the other files need.
- * --------------------------------------------------------------- */
+/* --- Small things the other files need. --- */
 
 pw_effect *pw_effect_add(pw_session *s, pw_effect_kind kind)
 {
@@ -236,8 +234,7 @@ void pw_scratch_reset(pw_session *s)
     pw_arena_reset(&s->scratch);
 }
 
-/* --- Life.
- * ---------------------------------------------------------------------------------------------- */
+/* --- Life. --- */
 
 pw_status pw_session_new(const pw_session_options *options, pw_session **ret)
 {
@@ -315,8 +312,7 @@ pw_status pw_session_fold(pw_session *s, const pw_record *record, pw_error *erro
     return PW_OK;
 }
 
-/* --- The step.
- * -------------------------------------------------------------------------------------------- */
+/* --- The step. --- */
 
 typedef struct snapshot {
     pw_durable d;
@@ -517,8 +513,7 @@ pw_status pw_session_step(pw_session *s, const pw_input *input, pw_effects *ret)
     return PW_OK;
 }
 
-/* --- Looking at it.
- * ----------------------------------------------------------------------------------------- */
+/* --- Looking at it. --- */
 
 static pw_str view_reason(const pw_session *s)
 {

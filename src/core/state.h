@@ -29,8 +29,7 @@
 /* After an exhaustive switch: a value that is none of its enum's. */
 #define PW_NEVER(what) pw_assert_failed(__FILE__, __LINE__, what)
 
-/* --- Memory --------------------------------------------------------------------------------------
- */
+/* --- Memory --- */
 
 typedef struct pw_room {
     pw_arena arena;
@@ -41,8 +40,7 @@ typedef struct pw_room {
     bool window; /* a running model call may still read it */
 } pw_room;
 
-/* --- The durable half
- * ------------------------------------------------------------------------------ */
+/* --- The durable half --- */
 
 /* How a call was settled. X(NAME, "text in tool.completed") */
 #define PW_OUTCOME_TABLE(X)                                                                        \
@@ -157,8 +155,7 @@ typedef struct pw_durable {
 /* A record read and allocated, ready to be applied. */
 typedef struct pw_prepared pw_prepared;
 
-/* --- The volatile half
- * ----------------------------------------------------------------------------- */
+/* --- The volatile half --- */
 
 /* The states of a turn (CORE.md). X(NAME, "name", "what it may become") */
 #define PW_PHASE_TABLE(X)                                                                          \
@@ -310,8 +307,7 @@ struct pw_session {
     size_t effect_count, effect_capacity;
 };
 
-/* --- session.c
- * ------------------------------------------------------------------------------------- */
+/* --- session.c --- */
 pw_room *pw_room_new(pw_session *, size_t first_block); /* NULL: out of memory */
 void pw_room_leave(pw_session *, pw_room *); /* NULL is fine; freed when the step has succeeded */
 pw_effect *pw_effect_add(pw_session *, pw_effect_kind); /* NULL: out of memory */
@@ -329,8 +325,7 @@ static inline size_t pw_window_count(const pw_durable *d)
     return d->end - d->first;
 }
 
-/* --- fold.c
- * ------------------------------------------------------------------------------------------ */
+/* --- fold.c --- */
 /* Reads the record and allocates all that applying it needs (in the open turn's room, or a new
  * one); changes nothing. */
 pw_status pw_fold_prepare(pw_session *, const pw_record *, pw_prepared **ret, pw_error *);
@@ -339,8 +334,7 @@ void pw_fold_apply(
     const pw_prepared *); /* cannot fail; may be done again after the durable half was put back */
 void pw_window_trim(pw_session *); /* lets go of what lies before the window */
 
-/* --- append.c
- * ---------------------------------------------------------------------------------------- */
+/* --- append.c --- */
 typedef struct pw_draft { /* a record to be */
     pw_record_kind kind;
     pw_str turn, step;
@@ -361,8 +355,7 @@ bool pw_evidence_expected(const pw_session *);
 pw_status
 pw_append_again(pw_session *); /* gives a not committed append again when its time has come */
 
-/* --- turn.c
- * ------------------------------------------------------------------------------------------ */
+/* --- turn.c --- */
 typedef enum pw_progress {
     PW_HELD,
     PW_MOVED
@@ -388,8 +381,7 @@ const pw_inbox_row *pw_waiting_cancel(const pw_session *);
 pw_status pw_attempt_begin(pw_session *);
 int64_t pw_wait_until(const pw_session *);
 
-/* --- claim.c
- * ----------------------------------------------------------------------------------------- */
+/* --- claim.c --- */
 const pw_inbox_row *pw_waiting_first(const pw_session *); /* the oldest unclaimed message */
 size_t pw_waiting_count(const pw_session *);
 int64_t pw_claim_due_ms(const pw_session *, const pw_inbox_row *);
@@ -398,8 +390,7 @@ pw_status pw_claim(pw_session *);
 pw_status pw_render_batch(const pw_json *requests, pw_arena *, const pw_part **ret,
                           size_t *ret_count);
 
-/* --- context.c
- * --------------------------------------------------------------------------------------- */
+/* --- context.c --- */
 uint64_t pw_context_first_seq(const pw_session *, int64_t messages, uint64_t own_seq);
 pw_status pw_model_ask(
     pw_session *); /* PW_DO_MODEL, or transcript.repaired first (then something is being built) */
@@ -408,16 +399,14 @@ pw_status pw_model_alive(pw_session *, const pw_alive_call *);
 pw_status pw_model_delta(pw_session *, const pw_input *);
 pw_status pw_model_ended(pw_session *, const pw_input *);
 
-/* --- reply.c
- * ----------------------------------------------------------------------------------------- */
+/* --- reply.c --- */
 /* A copy fit to be kept and sent: ids given (C1), text and JSON made valid (A8). */
 pw_status pw_reply_keep(pw_session *, const pw_reply *, pw_arena *, const pw_reply **ret);
 pw_status pw_reply_settle(pw_session *); /* what came back from the model becomes records */
 pw_status pw_text_so_far(pw_session *,
                          pw_str *ret); /* of the reply that streams or is kept; may be empty */
 
-/* --- call.c
- * ------------------------------------------------------------------------------------------ */
+/* --- call.c --- */
 pw_status pw_calls_advance(pw_session *, pw_progress *);
 pw_status pw_calls_close(pw_session *,
                          const pw_ending *); /* every call still owed gets its receipt */
@@ -435,8 +424,7 @@ static inline size_t pw_first_owed(const pw_turn *turn)
     return i;
 }
 
-/* --- budget.c
- * ---------------------------------------------------------------------------------------- */
+/* --- budget.c --- */
 void pw_totals_add(pw_totals *, const pw_totals *);
 void pw_totals_spend(
     pw_totals *, const pw_usage *,
@@ -447,8 +435,7 @@ pw_status pw_bound_reached(pw_session *, bool tool, pw_ending *ret, bool *ret_re
 /* The ending that a bound makes: its words in the scratch arena. */
 pw_status pw_bound_words(pw_session *, pw_ending *ret, const char *reason, int64_t bound);
 
-/* --- guard.c
- * ----------------------------------------------------------------------------------------- */
+/* --- guard.c --- */
 /* F4. The signature of a call, and what an outcome counts as. */
 pw_status pw_signature(const pw_part *, pw_arena *scratch, pw_hash *ret);
 pw_hash pw_outcome_hash(pw_outcome, pw_str result);
@@ -460,8 +447,7 @@ pw_status pw_call_check(pw_session *, const pw_part *, pw_arena *, const char **
 bool pw_call_tool(const pw_session *, pw_str name, const pw_tool_declaration **ret,
                   pw_effects_class *ret_effects);
 
-/* --- encode.c: one function a body
- * ------------------------------------------------------------------- */
+/* --- encode.c: one function a body --- */
 typedef struct pw_claimed { /* what turn.opened says */
     pw_str turn, run;
     const pw_definition *definition;
@@ -505,8 +491,7 @@ void pw_encode_usage(pw_json_writer *, const pw_usage *);
 pw_usage pw_decode_usage(const pw_json *);
 void pw_encode_budget(pw_json_writer *, const pw_budget *);
 
-/* --- transcript.c
- * ------------------------------------------------------------------------------------ */
+/* --- transcript.c --- */
 /* As pw_transcript_check, for messages[from..count): those before have passed and end with no call
  * owed. */
 pw_status pw_transcript_check_from(const pw_message *const *, size_t from, size_t count,

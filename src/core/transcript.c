@@ -11,8 +11,7 @@
 #include "base/format.h"
 #include "base/utf8.h"
 
-/* --- What both need.
- * -------------------------------------------------------------------------------------------- */
+/* --- What both need. --- */
 
 static const pw_part *next_call(const pw_message *message, size_t *at)
 {

@@ -149,7 +149,8 @@ pw_status pw_turn_interrupt(pw_session *s, bool *ret_ended)
 
 static pw_status tell_wake(pw_session *s);
 
-/* Who lets go of the row for us must know when it is due again: not at a deadline of a turn that is over (A7, J7). */
+/* Who lets go of the row for us must know when it is due again: not at a deadline of a turn that is
+ * over (A7, J7). */
 pw_status pw_rest_now(pw_session *s, bool released)
 {
     if (!released) {
@@ -273,8 +274,7 @@ static pw_status advance_once(pw_session *s, pw_progress *progress)
     PW_NEVER("a turn in no state");
 }
 
-/* --- When to look again
- * ------------------------------------------------------------------------------------------ */
+/* --- When to look again --- */
 
 int64_t pw_wait_until(const pw_session *s)
 {

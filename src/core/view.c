@@ -1,14 +1,16 @@
 /*
  * The Turn of HTTP.md, made from a turn's records, and what all shapes share.
  *
- * A turn that ended is told from its turn.ended alone, so that its shape never changes again; an open one from what is durable so far
- * and the session row's word. Nothing here guesses: what no record says is null.
+ * A turn that ended is told from its turn.ended alone, so that its shape never changes again; an
+ * open one from what is durable so far and the session row's word. Nothing here guesses: what no
+ * record says is null.
  */
 #include "core/view_inner.h"
 
 #include "base/format.h"
 
-pw_status pw_view_body(const pw_record *record, pw_arena *arena, const pw_json **ret, pw_error *error)
+pw_status pw_view_body(const pw_record *record, pw_arena *arena, const pw_json **ret,
+                       pw_error *error)
 {
     const pw_json *body;
     pw_status status = pw_json_parse(arena, record->body, 0, &body, NULL);
@@ -88,7 +90,8 @@ static int64_t at_least_0(const pw_json *usage, const char *key)
     return value > 0 ? value : 0;
 }
 
-/* The record keeps what the provider said in its parts (pw_usage's names); older and foreign ones may hold the sums. */
+/* The record keeps what the provider said in its parts (pw_usage's names); older and foreign ones
+ * may hold the sums. */
 pw_view_usage pw_view_call_usage(const pw_json *usage)
 {
     pw_view_usage u = {.cost_micros = -1};
@@ -102,7 +105,8 @@ pw_view_usage pw_view_call_usage(const pw_json *usage)
     u.cached = read + at_least_0(usage, "cached_tokens");
     u.reasoning = at_least_0(usage, "reasoning") + at_least_0(usage, "reasoning_tokens");
     u.cost_micros = pw_json_i64_or(pw_json_get(usage, "cost_micros"), -1);
-    static const char *const figures[] = {"in_uncached", "in_cache_read", "in_cache_write", "out", "cost_micros"};
+    static const char *const figures[] = {"in_uncached", "in_cache_read", "in_cache_write", "out",
+                                          "cost_micros"};
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
         u.known = u.known || pw_json_i64_or(pw_json_get(usage, figures[i]), -1) >= 0;
     }
@@ -122,9 +126,10 @@ void pw_view_put_call_usage(pw_json_writer *w, const char *key, const pw_json *u
     pw_json_object_end(w);
 }
 
-/* --- A turn ------------------------------------------------------------------------------------- */
+/* --- A turn --- */
 
-/* X(member of the Turn's usage, also the name in the journal): all but the cost, in the order of the shape. */
+/* X(member of the Turn's usage, also the name in the journal): all but the cost, in the order of
+ * the shape. */
 #define TURN_COUNTERS(X)                                                                           \
     X(unpriced_calls)                                                                              \
     X(lost_calls)                                                                                  \
@@ -243,7 +248,8 @@ static pw_status continues_of(pw_str request_id, pw_arena *arena, pw_str *ret)
     return quoted(arena, pw_str_slice(request_id, prefix.len, request_id.len), ret);
 }
 
-static pw_status ended_facts(const pw_record *ended, pw_arena *arena, turn_facts *f, pw_error *error)
+static pw_status ended_facts(const pw_record *ended, pw_arena *arena, turn_facts *f,
+                             pw_error *error)
 {
     const pw_json *body;
     PW_TRY(pw_view_body(ended, arena, &body, error));
@@ -281,7 +287,7 @@ pw_status pw_view_ended_members(const pw_record *ended, pw_str session, bool eve
     return PW_OK;
 }
 
-/* --- An open turn: the sum of its records so far -------------------------------------------------- */
+/* --- An open turn: the sum of its records so far --- */
 
 static pw_status opened_facts(const pw_json *body, pw_arena *arena, turn_facts *f)
 {
@@ -303,7 +309,8 @@ static pw_status opened_facts(const pw_json *body, pw_arena *arena, turn_facts *
     return continues_of(first, arena, &f->continues);
 }
 
-/* `whole`: a reply that came, which costs even where it does not say. As the fold counts (budget.c). */
+/* `whole`: a reply that came, which costs even where it does not say. As the fold counts
+ * (budget.c). */
 static void add_call_usage(turn_usage *u, const pw_json *usage, bool whole)
 {
     pw_view_usage call = pw_view_call_usage(usage);
@@ -401,7 +408,8 @@ static pw_status add_record(const pw_record *record, turn_facts *f, pw_json_writ
     return PW_OK;
 }
 
-static pw_status open_facts(const pw_view_turn *turn, pw_arena *arena, turn_facts *f, pw_error *error)
+static pw_status open_facts(const pw_view_turn *turn, pw_arena *arena, turn_facts *f,
+                            pw_error *error)
 {
     pw_buffer operations;
     pw_json_writer list;
@@ -426,14 +434,16 @@ static pw_status open_facts(const pw_view_turn *turn, pw_arena *arena, turn_fact
     return quoted(arena, turn->row_reason, &f->reason);
 }
 
-static pw_status turn_facts_of(const pw_view_turn *turn, pw_arena *scratch, turn_facts *f, pw_error *error)
+static pw_status turn_facts_of(const pw_view_turn *turn, pw_arena *scratch, turn_facts *f,
+                               pw_error *error)
 {
     if (turn->count == 0 || turn->records[0].kind != PW_RECORD_TURN_OPENED) {
         return PW_FAIL(error, PW_CORRUPT, "a turn's records do not begin with turn.opened");
     }
     f->session = turn->session;
     const pw_record *ended = NULL;
-    for (size_t i = turn->count; i > 0 && !ended; i--) { /* late evidence may stand behind it (D8) */
+    for (size_t i = turn->count; i > 0 && !ended;
+         i--) { /* late evidence may stand behind it (D8) */
         ended = turn->records[i - 1].kind == PW_RECORD_TURN_ENDED ? &turn->records[i - 1] : NULL;
     }
     PW_TRY(ended ? ended_facts(ended, scratch, f, error) : open_facts(turn, scratch, f, error));
@@ -443,7 +453,8 @@ static pw_status turn_facts_of(const pw_view_turn *turn, pw_arena *scratch, turn
     return PW_OK;
 }
 
-pw_status pw_view_turn_json(const pw_view_turn *turn, pw_arena *scratch, pw_buffer *ret, pw_error *error)
+pw_status pw_view_turn_json(const pw_view_turn *turn, pw_arena *scratch, pw_buffer *ret,
+                            pw_error *error)
 {
     turn_facts f = {0};
     PW_TRY(turn_facts_of(turn, scratch, &f, error));
@@ -467,7 +478,8 @@ static void usage_add(turn_usage *to, const turn_usage *more)
 #undef ADD
 }
 
-pw_status pw_view_usage_json(const pw_view_turn *last, pw_arena *scratch, pw_json_writer *w, pw_error *error)
+pw_status pw_view_usage_json(const pw_view_turn *last, pw_arena *scratch, pw_json_writer *w,
+                             pw_error *error)
 {
     turn_facts f = {0};
     int64_t turns = 0;

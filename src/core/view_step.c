@@ -1,8 +1,8 @@
 /*
  * The Steps of HTTP.md: model calls and tool calls of one turn, each with where it stands.
  *
- * A step's place in the list is where the journal first speaks of it. Only records count: a call that is running now but left no
- * record yet (D3: all but `once` ones) is still `owed` here.
+ * A step's place in the list is where the journal first speaks of it. Only records count: a call
+ * that is running now but left no record yet (D3: all but `once` ones) is still `owed` here.
  */
 #include "core/view_inner.h"
 
@@ -77,7 +77,8 @@ static step *add(steps *all, pw_str id, bool model)
         all->capacity = capacity;
     }
     step *s = &all->list[all->count++];
-    *s = (step){.id = id, .model = model, .started_ms = -1, .ended_ms = -1, .attempt = all->attempt};
+    *s =
+        (step){.id = id, .model = model, .started_ms = -1, .ended_ms = -1, .attempt = all->attempt};
     return s;
 }
 
@@ -146,7 +147,9 @@ static pw_status on_trouble(steps *all, const pw_record *record, const pw_json *
         model->state = STEP_RUNNING;
         model->attempt = all->attempt;
         int64_t try = pw_json_i64_or(pw_json_get(body, "try"), 0);
-        model->executions = try > model->executions ? try : model->executions;
+        model->executions = try > model->executions ?
+        try : model
+            ->executions;
     }
     return PW_OK;
 }
@@ -167,7 +170,8 @@ static pw_status on_started(steps *all, const pw_record *record, const pw_json *
 
 static step_state state_of_outcome(pw_str outcome)
 {
-    if (pw_str_is(outcome, "repeated")) { /* not run: the model reads an instruction as its error (F4) */
+    if (pw_str_is(outcome,
+                  "repeated")) { /* not run: the model reads an instruction as its error (F4) */
         return STEP_ERROR;
     }
     for (int s = STEP_DONE; s <= STEP_MALFORMED; s++) {
@@ -270,7 +274,8 @@ static void step_write(pw_json_writer *w, const step *s, pw_str turn, pw_arena *
     pw_json_object_end(w);
 }
 
-pw_status pw_view_steps_json(const pw_view_turn *turn, pw_arena *scratch, pw_buffer *ret, pw_error *error)
+pw_status pw_view_steps_json(const pw_view_turn *turn, pw_arena *scratch, pw_buffer *ret,
+                             pw_error *error)
 {
     steps all = {.attempt = 1, .arena = scratch};
     for (size_t i = 0; i < turn->count; i++) {

@@ -79,9 +79,10 @@ static pw_status check(const pw_json *model, pw_arena *scratch, pw_error *error)
     }
     const pw_json *url = pw_json_get(model, "base_url");
     if (url && !is_url(url->text)) {
-        return PW_FAIL(error, PW_INVALID,
-                       "model.base_url: expected http:// or https:// and a host, without a user and "
-                       "without a query");
+        return PW_FAIL(
+            error, PW_INVALID,
+            "model.base_url: expected http:// or https:// and a host, without a user and "
+            "without a query");
     }
     const int64_t max_tokens = pw_json_i64_or(pw_json_get(model, "max_tokens"), 8192);
     return check_thinking(pw_json_get(model, "thinking"), max_tokens, error);

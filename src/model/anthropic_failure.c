@@ -16,8 +16,7 @@
 #define KEY_LEAST 6
 #define WAIT_MOST_MS (INT64_C(366) * 24 * 3600 * 1000)
 
-/* --- Text that is safe to keep
- * -------------------------------------------------------------------- */
+/* --- Text that is safe to keep --- */
 
 static bool is_key_byte(char c)
 {
@@ -131,8 +130,7 @@ static bool says_any(pw_str text, const char *const *phrases)
     return false;
 }
 
-/* --- Headers
- * -------------------------------------------------------------------------------------- */
+/* --- Headers --- */
 
 static bool same_name(pw_str a, const char *b)
 {
@@ -219,8 +217,7 @@ static int64_t until_of(const pw_anthropic_fault *fault, int64_t now_ms)
     return at - now_ms > WAIT_MOST_MS ? now_ms + WAIT_MOST_MS : at;
 }
 
-/* --- The table
- * ------------------------------------------------------------------------------------ */
+/* --- The table --- */
 
 static const char *const context_phrases[] = {
     "prompt is too long",   "context_length_exceeded", "maximum context length",
@@ -341,8 +338,7 @@ pw_failure pw_anthropic_class(const pw_endpoint *endpoint, const pw_anthropic_fa
     return failure;
 }
 
-/* --- Reading what was said
- * ------------------------------------------------------------------------ */
+/* --- Reading what was said --- */
 
 int pw_anthropic_status_of(pw_str type)
 {

@@ -16,8 +16,9 @@
 #include "model/model.h"
 #include "model/sse.h"
 
-#define PW_ANTHROPIC_MAX_REPLY ((size_t)64 << 20) /* bytes of one answer, all its events together  \
-                                                   */
+#define PW_ANTHROPIC_MAX_REPLY                                                                     \
+    ((size_t)64 << 20) /* bytes of one answer, all its events together                             \
+                        */
 #define PW_ANTHROPIC_MAX_BLOCKS 10000
 
 /* A block being assembled. `start` is content_block as it came; deltas gather beside it. */

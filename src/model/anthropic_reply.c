@@ -6,8 +6,7 @@
 
 #include "base/utf8.h"
 
-/* --- Writing blocks
- * ------------------------------------------------------------------------------- */
+/* --- Writing blocks --- */
 
 pw_status pw_anthropic_block_write(pw_buffer *out, const pw_json *block, const pw_member *members,
                                    size_t count)
@@ -83,8 +82,7 @@ static pw_status clean_text(pw_arena *arena, pw_str text, pw_str *ret)
     return PW_OK;
 }
 
-/* --- One kind of block each
- * ----------------------------------------------------------------------- */
+/* --- One kind of block each --- */
 
 static pw_status text_part(pw_arena *arena, const pw_anthropic_block *block, const pw_json *start,
                            pw_part *ret)
@@ -222,8 +220,7 @@ static pw_status make_part(pw_model_stream *s, size_t index, pw_part *ret)
     return other_part(&s->kept, block, start, ret);
 }
 
-/* --- The stop
- * ------------------------------------------------------------------------------------- */
+/* --- The stop --- */
 
 static pw_stop stop_of(const pw_model_stream *s, bool asks)
 {

@@ -43,8 +43,7 @@ typedef struct renderer {
         open_from; /* index of the first message with a server tool use that waits for its answer */
 } renderer;
 
-/* --- Model families
- * -------------------------------------------------------------------------------- */
+/* --- Model families --- */
 
 static bool all_digits(pw_str s)
 {
@@ -98,17 +97,17 @@ pw_str pw_anthropic_family(pw_str model)
     }
 }
 
-/* By the name in the reply, or by the name it was asked for: behind an alias the reply names another (C8). */
+/* By the name in the reply, or by the name it was asked for: behind an alias the reply names
+ * another (C8). */
 static bool same_family(const renderer *r, const pw_message *message)
 {
-    const bool asked = message->asked.len > 0 &&
-                       pw_str_equal(pw_anthropic_family(message->asked), r->family);
+    const bool asked =
+        message->asked.len > 0 && pw_str_equal(pw_anthropic_family(message->asked), r->family);
     return pw_str_is(message->provider, "anthropic") &&
            (asked || pw_str_equal(pw_anthropic_family(message->model), r->family));
 }
 
-/* --- Ids that go out
- * ------------------------------------------------------------------------------- */
+/* --- Ids that go out --- */
 
 typedef struct tool_id {
     char text[TOOL_ID_MAX + 1];
@@ -153,8 +152,7 @@ static tool_id tool_id_of(int64_t n, pw_str call)
     return id;
 }
 
-/* --- Small writers
- * --------------------------------------------------------------------------------- */
+/* --- Small writers --- */
 
 /* Nothing in it that a provider counts as text: white space of Unicode and separators of ASCII. */
 static bool is_blank(pw_str text)
@@ -210,8 +208,7 @@ static void put_raw(pw_json_writer *w, pw_str raw)
     }
 }
 
-/* --- Server tools: which uses and results stand together
- * -------------------------------------------- */
+/* --- Server tools: which uses and results stand together --- */
 
 typedef struct id_list {
     pw_str *ids;
@@ -339,8 +336,7 @@ static pw_status weigh_servers(renderer *r, const pw_message *message, server_vi
     return PW_OK;
 }
 
-/* --- Messages
- * -------------------------------------------------------------------------------------- */
+/* --- Messages --- */
 
 static pw_status put_call(renderer *r, pw_json_writer *w, const pw_message *message,
                           const pw_part *part, bool keep_raw)
@@ -520,8 +516,7 @@ static pw_status render_results(renderer *r, size_t from, size_t to)
     return end_message(&w);
 }
 
-/* --- The cache of rendered messages
- * ----------------------------------------------------------------- */
+/* --- The cache of rendered messages --- */
 
 static void forget(pw_render *render)
 {
@@ -620,8 +615,7 @@ static pw_status render_conversation(renderer *r)
     return status;
 }
 
-/* --- Prefix, headers
- * --------------------------------------------------------------------------------- */
+/* --- Prefix, headers --- */
 
 static void put_cache_marker(pw_json_writer *w)
 {

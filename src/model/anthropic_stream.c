@@ -15,8 +15,7 @@
 #define EVENT_BLOCK 4096 /* holds the tree of an ordinary event: reading one allocates nothing */
 #define MOST_TOKENS INT64_C(100000000000)
 
-/* --- Life
- * ----------------------------------------------------------------------------------------- */
+/* --- Life --- */
 
 pw_status pw_anthropic_stream_new(const pw_allocator *allocator, pw_model_stream **ret)
 {
@@ -51,8 +50,7 @@ void pw_anthropic_stream_free(pw_model_stream *s)
     s->allocator->resize(s->allocator->ctx, s, sizeof *s, 0);
 }
 
-/* --- Failures in band
- * ----------------------------------------------------------------------------- */
+/* --- Failures in band --- */
 
 pw_status pw_anthropic_fail(pw_model_stream *s, const pw_json *error)
 {
@@ -77,8 +75,7 @@ pw_status pw_anthropic_unreadable(pw_model_stream *s, const char *what)
     return PW_OK;
 }
 
-/* --- Blocks
- * --------------------------------------------------------------------------------------- */
+/* --- Blocks --- */
 
 static pw_status keep_json(pw_model_stream *s, const pw_json *json, pw_str *ret)
 {
@@ -157,8 +154,7 @@ static pw_anthropic_block *find_block(const pw_model_stream *s, const pw_json *e
     return NULL;
 }
 
-/* --- Deltas for those who watch
- * ------------------------------------------------------------------- */
+/* --- Deltas for those who watch --- */
 
 static pw_status show(pw_model_stream *s, pw_str text, bool reasoning)
 {
@@ -251,8 +247,7 @@ static pw_status take_block_delta(pw_model_stream *s, const pw_json *event)
     return PW_OK; /* a type made after us */
 }
 
-/* --- Events
- * --------------------------------------------------------------------------------------- */
+/* --- Events --- */
 
 /* A count as said, kept within what any answer can hold; null and nonsense leave what was there. */
 static void take_count(int64_t *count, const pw_json *holder, const char *name)
@@ -411,8 +406,7 @@ static pw_status on_event(void *ctx, const pw_sse_event *event)
     return take_event(s, type ? pw_json_text(type) : event->name, json);
 }
 
-/* --- Bytes
- * ---------------------------------------------------------------------------------------- */
+/* --- Bytes --- */
 
 static pw_str decide(pw_model_stream *s, pw_str bytes)
 {

@@ -80,8 +80,7 @@ static void release(const pw_http *http, void *ptr, size_t size)
     http->allocator->resize(http->allocator->ctx, ptr, size, 0);
 }
 
-/* --- Ends
- * ------------------------------------------------------------------------------------------ */
+/* --- Ends --- */
 
 static const char *code_of(const transfer *t, CURLcode result)
 {
@@ -185,8 +184,7 @@ static void collect_finished(pw_http *http)
     }
 }
 
-/* --- Sockets and timers: curl's questions, libuv's answers
- * ------------------------------------------ */
+/* --- Sockets and timers: curl's questions, libuv's answers --- */
 
 static void maybe_gone(pw_http *http)
 {
@@ -350,8 +348,7 @@ static void on_soon(uv_timer_t *timer)
     }
 }
 
-/* --- One transfer's callbacks
- * ------------------------------------------------------------------------ */
+/* --- One transfer's callbacks --- */
 
 static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
@@ -483,8 +480,7 @@ static size_t on_write(char *bytes, size_t size, size_t count, void *ctx)
     return length;
 }
 
-/* --- Starting
- * ---------------------------------------------------------------------------------------- */
+/* --- Starting --- */
 
 static bool put_header(transfer *t, pw_arena *scratch, pw_str name, pw_str value)
 {
@@ -638,8 +634,7 @@ void pw_http_abort(pw_http *http, uint64_t call)
     }
 }
 
-/* --- Life
- * ---------------------------------------------------------------------------------------------- */
+/* --- Life --- */
 
 pw_status pw_http_new(uv_loop_t *loop, const pw_allocator *allocator, pw_http_handler handler,
                       void *ctx, pw_http **ret, pw_error *error)

@@ -40,8 +40,7 @@ static bool name_index(pw_str name, const char *const *names, size_t count, size
     return false;
 }
 
-/* --- Checking a script at load ------------------------------------------------------------------
- */
+/* --- Checking a script at load --- */
 
 static const pw_option model_options[] = {
     {.name = "provider", .type = PW_OPTION_STRING, .required = true},
@@ -165,8 +164,7 @@ static pw_status scripted_check(const pw_json *model, pw_arena *scratch, pw_erro
     return PW_OK;
 }
 
-/* --- Finding the rule ---------------------------------------------------------------------------
- */
+/* --- Finding the rule --- */
 
 static pw_status message_text(const pw_message *message, pw_arena *arena, pw_str *ret)
 {
@@ -270,8 +268,7 @@ static pw_status rule_matches(const pw_json *rule, const pw_model_request *reque
     return *ret && turn ? turn_says(request, turn->text, arena, ret) : PW_OK;
 }
 
-/* --- Playing it
- * ----------------------------------------------------------------------------------- */
+/* --- Playing it --- */
 
 typedef struct player {
     pw_arena *arena;

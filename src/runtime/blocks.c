@@ -1,6 +1,6 @@
 /*
- * Free lists by size class; see blocks.h. A block of a class is as large as the class, so that any request of the class fits. Must
- * never hold its mutex while the allocator beneath is at work.
+ * Free lists by size class; see blocks.h. A block of a class is as large as the class, so that any
+ * request of the class fits. Must never hold its mutex while the allocator beneath is at work.
  */
 #include "runtime/blocks.h"
 
@@ -64,14 +64,16 @@ static void *blocks_resize(void *ctx, void *block, size_t old_size, size_t new_s
         }
         return NULL;
     }
-    if (block && old_class == new_class && (new_class < PW_BLOCKS_CLASSES || old_bytes == new_bytes)) {
+    if (block && old_class == new_class &&
+        (new_class < PW_BLOCKS_CLASSES || old_bytes == new_bytes)) {
         return block;
     }
     if (old_class == PW_BLOCKS_CLASSES && new_class == PW_BLOCKS_CLASSES) {
         return blocks->under->resize(blocks->under->ctx, block, old_bytes, new_bytes);
     }
-    void *made = new_class < PW_BLOCKS_CLASSES ? take(blocks, new_class, new_bytes)
-                                               : blocks->under->resize(blocks->under->ctx, NULL, 0, new_bytes);
+    void *made = new_class < PW_BLOCKS_CLASSES
+                     ? take(blocks, new_class, new_bytes)
+                     : blocks->under->resize(blocks->under->ctx, NULL, 0, new_bytes);
     if (made && block) {
         memcpy(made, block, old_size < new_size ? old_size : new_size);
         give_back(blocks, old_class, old_bytes, block);
@@ -81,13 +83,14 @@ static void *blocks_resize(void *ctx, void *block, size_t old_size, size_t new_s
 
 pw_status pw_blocks_init(pw_blocks *blocks, const pw_allocator *under, size_t kept_max)
 {
-    *blocks = (pw_blocks){.allocator = {blocks_resize, blocks}, .under = under, .kept_max = kept_max};
+    *blocks =
+        (pw_blocks){.allocator = {blocks_resize, blocks}, .under = under, .kept_max = kept_max};
     return uv_mutex_init(&blocks->mutex) == 0 ? PW_OK : PW_NOMEM;
 }
 
 void pw_blocks_free(pw_blocks *blocks)
 {
-    for (unsigned class = 0; class < PW_BLOCKS_CLASSES; class++) {
+    for (unsigned class = 0; class < PW_BLOCKS_CLASSES; class ++) {
         size_t size = ((size_t)1 << (9 + class / 4)) + ((size_t)1 << (7 + class / 4)) * (class % 4);
         while (blocks->first[class]) {
             void *block = blocks->first[class];

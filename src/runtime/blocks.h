@@ -1,8 +1,10 @@
 /*
- * Blocks: an allocator in front of another one that keeps what is freed for the next who asks for as much.
+ * Blocks: an allocator in front of another one that keeps what is freed for the next who asks for
+ * as much.
  *
- * Sessions come and go by arenas of a few sizes, thousands a second: given back to the heap each time, their pages are returned to the
- * kernel and faulted in anew. What is kept is bounded; everything beyond goes back at once. Thread-safe.
+ * Sessions come and go by arenas of a few sizes, thousands a second: given back to the heap each
+ * time, their pages are returned to the kernel and faulted in anew. What is kept is bounded;
+ * everything beyond goes back at once. Thread-safe.
  */
 #ifndef PW_RUNTIME_BLOCKS_H
 #define PW_RUNTIME_BLOCKS_H

@@ -294,7 +294,7 @@ static void transact_done(pw_job *job)
 }
 
 void pw_begin_transact(pw_loop *loop, pw_seat *seat, const pw_append *append,
-                      const pw_receipt *receipt, const pw_tool_call *call)
+                       const pw_receipt *receipt, const pw_tool_call *call)
 {
     pw_seat_transact *mine = &seat->transact;
     PW_ASSERT(!mine->busy && !seat->append.busy);

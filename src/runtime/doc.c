@@ -1,4 +1,5 @@
-/* Documents: JSON text with its tree, so that a caller may pick members out of it. It owns its bytes and nothing else. */
+/* Documents: JSON text with its tree, so that a caller may pick members out of it. It owns its
+ * bytes and nothing else. */
 #include "runtime/runtime.h"
 
 #include "base/heap.h"
@@ -33,7 +34,8 @@ int32_t pw_doc_new(pw_str json, pawl_doc **ret, pawl_error *error)
 int32_t pawl_doc_parse(pawl_str json, pawl_doc **ret, pawl_error *error)
 {
     int32_t code = pw_doc_new((pw_str){json.ptr, json.len}, ret, error);
-    return code == PAWL_INTERNAL ? PW_FAIL((pw_error *)error, PW_INVALID, "the text is not JSON") : code;
+    return code == PAWL_INTERNAL ? PW_FAIL((pw_error *)error, PW_INVALID, "the text is not JSON")
+                                 : code;
 }
 
 pawl_str pawl_doc_text(const pawl_doc *doc)

@@ -1,15 +1,20 @@
 /*
- * Following a session: stored events pulled from the store by cursor, then live text pulled from the hub by position (M1, M2, M3).
+ * Following a session: stored events pulled from the store by cursor, then live text pulled from
+ * the hub by position (M1, M2, M3).
  *
- * There is no queue for a subscriber anywhere: what it has not asked for costs nothing. One pass looks, in this order, at
- *   1. the snapshot, once;  2. what is at hand of the record being told;  3. the page of records read;  4. the store;
+ * There is no queue for a subscriber anywhere: what it has not asked for costs nothing. One pass
+ * looks, in this order, at
+ *   1. the snapshot, once;  2. what is at hand of the record being told;  3. the page of records
+ * read;  4. the store;
  *   5. messages that were queued;  6. live reasoning and text;  7. and then waits for news.
  *
  * Invariants:
- *   1. `at` is the place up to which everything stored was told: all records up to at.seq, and at.index events of the one behind it.
- *   2. Live text is told only when it stands behind at.seq exactly; otherwise the store is asked first. So an event never comes before an
- *      older one, and each stored one comes once.
- *   3. `shown` bytes of the open message were told (or were in the cursor); whatever discards them is told before newer text (C5).
+ *   1. `at` is the place up to which everything stored was told: all records up to at.seq, and
+ * at.index events of the one behind it.
+ *   2. Live text is told only when it stands behind at.seq exactly; otherwise the store is asked
+ * first. So an event never comes before an older one, and each stored one comes once.
+ *   3. `shown` bytes of the open message were told (or were in the cursor); whatever discards them
+ * is told before newer text (C5).
  */
 #include "runtime/read_inner.h"
 
@@ -21,7 +26,7 @@
 #define PAGE_FIRST 16
 #define PAGE_MAX 100
 #define PAGE_BYTES ((size_t)1 << 20) /* aimed at: long records make short pages */
-#define POLL_MS 50                   /* a handle without a writer hears no news: it asks the store */
+#define POLL_MS 50 /* a handle without a writer hears no news: it asks the store */
 #define DATA_MAX ((size_t)64 << 20)
 
 struct pawl_events {
@@ -29,30 +34,30 @@ struct pawl_events {
     pw_str name;
     int64_t session_id; /* 0: there is no such session yet */
     pw_hub_interest *interest;
-    pw_arena arena;     /* name, turn */
+    pw_arena arena; /* name, turn */
     pw_arena page_arena, event_arena;
 
     pw_cursor at;
     bool snapshot_told, resync, from_now;
-    bool stored_due;    /* the store may have more */
+    bool stored_due; /* the store may have more */
     bool queue_due;
-    uint64_t admitted;  /* the last admission seen */
+    uint64_t admitted; /* the last admission seen */
 
     const pw_record *page;
     size_t page_count, page_at, page_limit;
     const pw_event_out *events;
     size_t event_count, event_at;
 
-    bool restart_due;   /* tell message.restarted before anything else */
+    bool restart_due; /* tell message.restarted before anything else */
     uint64_t shown, shown_life, reasoning_shown, reasoning_life;
     int32_t shown_attempt;
-    char turn[72];      /* of the last record told, or the row's */
+    char turn[72]; /* of the last record told, or the row's */
     size_t turn_len;
     char step[160];
     size_t step_len;
 };
 
-/* --- Telling ---------------------------------------------------------------------------------------------- */
+/* --- Telling --- */
 
 static void remember(char *to, size_t size, size_t *len, pw_str from)
 {
@@ -97,7 +102,8 @@ static int32_t live_end(live_event *e, const char *name, pw_str id, pawl_event *
 static pw_status delta_id(pawl_events *f, uint64_t seq, uint64_t bytes, pw_str *ret)
 {
     char text[48];
-    size_t len = pw_format(text, sizeof(text), "%llu.%llu", (unsigned long long)seq, (unsigned long long)bytes);
+    size_t len = pw_format(text, sizeof(text), "%llu.%llu", (unsigned long long)seq,
+                           (unsigned long long)bytes);
     return pw_arena_dup(&f->event_arena, (pw_str){text, len}, ret);
 }
 
@@ -113,12 +119,13 @@ static pw_status cursor_text(pawl_events *f, pw_str *ret)
     return pw_arena_dup(&f->event_arena, (pw_str){text, len}, ret);
 }
 
-/* --- The session, which may not be there yet ---------------------------------------------------------------- */
+/* --- The session, which may not be there yet --- */
 
 static pw_status look_for_session(pawl_events *f, pw_session_row *ret, bool *ret_found)
 {
-    pw_op op = {.kind = PW_OP_SESSION,
-                .session = {.session_id = f->session_id, .principal = f->p->principal, .session = f->name}};
+    pw_op op = {
+        .kind = PW_OP_SESSION,
+        .session = {.session_id = f->session_id, .principal = f->p->principal, .session = f->name}};
     pw_status status = pw_read_op(f->p, &op, &f->event_arena, NULL);
     *ret_found = status == PW_OK;
     if (status != PW_OK) {
@@ -168,7 +175,8 @@ static void begin_at(pawl_events *f, const pw_session_row *row, const pw_hub_liv
     }
 }
 
-static pw_status write_snapshot(pawl_events *f, live_event *e, const pw_session_row *row, const pw_hub_live *live)
+static pw_status write_snapshot(pawl_events *f, live_event *e, const pw_session_row *row,
+                                const pw_hub_live *live)
 {
     pw_str cursor;
     PW_TRY(cursor_text(f, &cursor));
@@ -190,7 +198,8 @@ static pw_status write_snapshot(pawl_events *f, live_event *e, const pw_session_
     pw_json_object(&e->w);
     pw_json_put_str(&e->w, "step", live->step);
     pw_json_put_i64(&e->w, "attempt", live->attempt);
-    pw_json_put_str(&e->w, "text", here ? pw_str_slice(live->text, 0, (size_t)f->shown) : PW_STR(""));
+    pw_json_put_str(&e->w, "text",
+                    here ? pw_str_slice(live->text, 0, (size_t)f->shown) : PW_STR(""));
     pw_json_object_end(&e->w);
     return PW_OK;
 }
@@ -225,7 +234,7 @@ static int32_t tell_plain(pawl_events *f, const char *name, bool with_step, pawl
     return live_end(&e, name, PW_STR(""), ret);
 }
 
-/* --- Stored events ------------------------------------------------------------------------------------------- */
+/* --- Stored events --- */
 
 static void let_go_of_text(pawl_events *f)
 {
@@ -235,8 +244,8 @@ static void let_go_of_text(pawl_events *f)
     f->reasoning_life = 0;
 }
 
-/* What a record does to text that was shown: the end of a message or a turn replaces it, a discard tells so itself; a new attempt
- * discards it without a word of its own, so it is said here. */
+/* What a record does to text that was shown: the end of a message or a turn replaces it, a discard
+ * tells so itself; a new attempt discards it without a word of its own, so it is said here. */
 static void before_record(pawl_events *f, const pw_record *r)
 {
     switch (r->kind) {
@@ -302,7 +311,9 @@ static pw_status read_page(pawl_events *f)
     f->page_at = 0;
     pw_arena_reset(&f->page_arena);
     pw_op op = {.kind = PW_OP_RECORDS,
-                .records = {.session_id = f->session_id, .from_seq = f->at.seq + 1, .limit = f->page_limit}};
+                .records = {.session_id = f->session_id,
+                            .from_seq = f->at.seq + 1,
+                            .limit = f->page_limit}};
     PW_TRY(pw_read_op(f->p, &op, &f->page_arena, NULL));
     if (op.records.count == 0) {
         f->stored_due = false;
@@ -317,9 +328,10 @@ static pw_status read_page(pawl_events *f)
     return PW_OK;
 }
 
-/* --- What is live only ----------------------------------------------------------------------------------------- */
+/* --- What is live only --- */
 
-/* PW_END: nothing was queued. One message is told at a time: the list is read again for the next, which is no matter for so rare a thing. */
+/* PW_END: nothing was queued. One message is told at a time: the list is read again for the next,
+ * which is no matter for so rare a thing. */
 static int32_t tell_queued(pawl_events *f, pawl_event *ret)
 {
     pw_op op = {.kind = PW_OP_INBOX, .inbox = {.session_id = f->session_id, .limit = PW_PAGE_MAX}};
@@ -351,7 +363,8 @@ static int32_t tell_reasoning(pawl_events *f, const pw_hub_live *live, pawl_even
     }
     pw_str text;
     uint64_t end;
-    PW_TRY(pw_hub_reasoning_get(f->p->hub, f->session_id, f->reasoning_shown, &f->event_arena, &text, &end));
+    PW_TRY(pw_hub_reasoning_get(f->p->hub, f->session_id, f->reasoning_shown, &f->event_arena,
+                                &text, &end));
     if (text.len == 0) {
         return PW_END;
     }
@@ -372,7 +385,8 @@ static int32_t tell_live(pawl_events *f, pawl_event *ret)
         return PW_END;
     }
     bool other = f->shown_life != 0 && f->shown_life != live.life;
-    if (f->shown > 0 && (other || f->shown > live.text_bytes)) { /* the text shown is not this one's beginning */
+    if (f->shown > 0 &&
+        (other || f->shown > live.text_bytes)) { /* the text shown is not this one's beginning */
         let_go_of_text(f);
         return tell_plain(f, "message.restarted", true, ret);
     }
@@ -392,7 +406,9 @@ static int32_t tell_live(pawl_events *f, pawl_event *ret)
     return live_end(&e, "message.delta", id, ret);
 }
 
-/* --- The stream --------------------------------------------------------------------------------------------------- */
+/* --- The stream
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* One look at everything. PW_END: there is nothing to tell now. */
 static int32_t look(pawl_events *f, pawl_event *ret)
@@ -499,7 +515,9 @@ int32_t pawl_events_next(pawl_events *f, int64_t timeout_ms, pawl_event *ret)
     }
 }
 
-/* --- Life ----------------------------------------------------------------------------------------------------------- */
+/* --- Life
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 static pw_status open_stream(pawl_events *f, pw_str cursor, pw_error *error)
 {
@@ -512,7 +530,8 @@ static pw_status open_stream(pawl_events *f, pw_str cursor, pw_error *error)
     return pw_hub_watch(f->p->hub, 0, &f->interest);
 }
 
-int32_t pawl_follow(pawl *p, pawl_str session, pawl_str cursor, pawl_events **ret, pawl_error *error)
+int32_t pawl_follow(pawl *p, pawl_str session, pawl_str cursor, pawl_events **ret,
+                    pawl_error *error)
 {
     pw_error *e = (pw_error *)error;
     if (!p || !ret) {
@@ -530,7 +549,8 @@ int32_t pawl_follow(pawl *p, pawl_str session, pawl_str cursor, pawl_events **re
     pw_status status = open_stream(f, (pw_str){cursor.ptr, cursor.len}, e);
     if (status != PW_OK) {
         pawl_events_close(f);
-        return status == PW_NOMEM ? PW_FAIL(e, PW_NOMEM, "no memory for a stream of events") : status;
+        return status == PW_NOMEM ? PW_FAIL(e, PW_NOMEM, "no memory for a stream of events")
+                                  : status;
     }
     *ret = f;
     return PAWL_OK;

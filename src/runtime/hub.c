@@ -1,12 +1,14 @@
 /*
  * The hub: a table of sessions in which somebody is interested or whose message is streaming here.
  *
- * One mutex, never held while anything is waited for but this file's own condition variables. It keeps the live text once, however many
- * read it, bounded; it never holds anything on behalf of a slow reader (M3), and nothing durable: whatever it loses, the store has
- * or the next message brings.
+ * One mutex, never held while anything is waited for but this file's own condition variables. It
+ * keeps the live text once, however many read it, bounded; it never holds anything on behalf of a
+ * slow reader (M3), and nothing durable: whatever it loses, the store has or the next message
+ * brings.
  *
- * Invariants: an entry lives while it has an interest, is held by this process or has an open message. `news` of an interest is what it was
- * told since its last look; its pipe, when there is one, holds a byte exactly while `news` is not 0.
+ * Invariants: an entry lives while it has an interest, is held by this process or has an open
+ * message. `news` of an interest is what it was told since its last look; its pipe, when there is
+ * one, holds a byte exactly while `news` is not 0.
  */
 #include "runtime/hub.h"
 
@@ -16,7 +18,8 @@
 
 #include "base/buffer.h"
 
-#define TEXT_MAX ((size_t)16 << 20)      /* beyond it deltas are not told (M3); the reply itself is not concerned */
+#define TEXT_MAX                                                                                   \
+    ((size_t)16 << 20) /* beyond it deltas are not told (M3); the reply itself is not concerned */
 #define REASONING_MAX ((size_t)256 << 10) /* the end of it is kept */
 #define FIRST_BUCKETS 64
 #define STEP_MAX 160
@@ -36,7 +39,8 @@ struct topic {
     topic *next;
     int64_t id;
     pw_hub_interest *interests;
-    bool held, open, lost; /* lost: a piece could not be kept; nothing is told until the text begins anew */
+    bool held, open,
+        lost; /* lost: a piece could not be kept; nothing is told until the text begins anew */
     uint64_t life, after_seq, text_bytes, reasoning_base;
     int32_t attempt;
     size_t step_len;
@@ -55,7 +59,7 @@ struct pw_hub {
     bool closed;
 };
 
-/* --- The table ------------------------------------------------------------------------------------ */
+/* --- The table --- */
 
 static void *resize(pw_hub *hub, void *ptr, size_t old_size, size_t new_size)
 {
@@ -150,7 +154,7 @@ static void end_live(pw_hub *hub, topic *t)
     t->reasoning_base = 0;
 }
 
-/* --- News ----------------------------------------------------------------------------------------- */
+/* --- News --- */
 
 static void tell_one(pw_hub_interest *i, unsigned news)
 {
@@ -192,7 +196,7 @@ static void tell_everyone(pw_hub *hub, unsigned news)
     tell_list(hub->any, news);
 }
 
-/* --- Life ----------------------------------------------------------------------------------------- */
+/* --- Life --- */
 
 pw_status pw_hub_new(const pw_allocator *allocator, pw_hub **ret)
 {
@@ -238,7 +242,7 @@ void pw_hub_free(pw_hub *hub)
     resize(hub, hub, sizeof(*hub), 0);
 }
 
-/* --- Told by the loop and the writer ----------------------------------------------------------------- */
+/* --- Told by the loop and the writer --- */
 
 void pw_hub_committed(pw_hub *hub, int64_t session_id, uint64_t last_seq)
 {
@@ -287,7 +291,8 @@ static void begin_live(pw_hub *hub, topic *t, uint64_t after_seq, pw_str step, i
 
 static void add_reasoning(topic *t, pw_str bytes)
 {
-    if (t->reasoning.len + bytes.len > REASONING_MAX && bytes.len <= REASONING_MAX / 2) { /* half is let go, cut where a character begins */
+    if (t->reasoning.len + bytes.len > REASONING_MAX &&
+        bytes.len <= REASONING_MAX / 2) { /* half is let go, cut where a character begins */
         size_t cut = t->reasoning.len / 2;
         while (cut < t->reasoning.len && ((unsigned char)t->reasoning.ptr[cut] & 0xC0) == 0x80) {
             cut++;
@@ -340,7 +345,7 @@ void pw_hub_forget(pw_hub *hub, int64_t session_id)
     uv_mutex_unlock(&hub->mutex);
 }
 
-/* --- Asked by followers ------------------------------------------------------------------------------ */
+/* --- Asked by followers --- */
 
 static bool enlist(pw_hub_interest *i, int64_t session_id)
 {
@@ -381,7 +386,8 @@ static void delist(pw_hub_interest *i)
 pw_status pw_hub_watch_instead(pw_hub_interest *i, int64_t session_id)
 {
     uv_mutex_lock(&i->hub->mutex);
-    bool there = find_or_add(i->hub, session_id) != NULL; /* before it is let go of: enlisting cannot fail then */
+    bool there = find_or_add(i->hub, session_id) !=
+                 NULL; /* before it is let go of: enlisting cannot fail then */
     if (there) {
         delist(i);
         there = enlist(i, session_id);
@@ -514,19 +520,24 @@ bool pw_hub_has_interest(pw_hub *hub)
 
 static pw_status copy_live(const topic *t, uint64_t from, pw_arena *arena, pw_hub_live *ret)
 {
-    pw_hub_live live = {.held = t->held, .open = t->open && !t->lost, .life = t->life,
-                        .after_seq = t->after_seq, .attempt = t->attempt};
+    pw_hub_live live = {.held = t->held,
+                        .open = t->open && !t->lost,
+                        .life = t->life,
+                        .after_seq = t->after_seq,
+                        .attempt = t->attempt};
     if (live.open) {
         live.text_bytes = t->text.len;
         size_t at = from < t->text.len ? (size_t)from : t->text.len;
         PW_TRY(pw_arena_dup(arena, (pw_str){t->step, t->step_len}, &live.step));
-        PW_TRY(pw_arena_dup(arena, pw_str_slice(pw_buffer_str(&t->text), at, t->text.len), &live.text));
+        PW_TRY(pw_arena_dup(arena, pw_str_slice(pw_buffer_str(&t->text), at, t->text.len),
+                            &live.text));
     }
     *ret = live;
     return PW_OK;
 }
 
-pw_status pw_hub_live_get(pw_hub *hub, int64_t session_id, uint64_t from, pw_arena *arena, pw_hub_live *ret)
+pw_status pw_hub_live_get(pw_hub *hub, int64_t session_id, uint64_t from, pw_arena *arena,
+                          pw_hub_live *ret)
 {
     pw_status status = PW_OK;
     uv_mutex_lock(&hub->mutex);
@@ -540,7 +551,8 @@ pw_status pw_hub_live_get(pw_hub *hub, int64_t session_id, uint64_t from, pw_are
     return status;
 }
 
-pw_status pw_hub_reasoning_get(pw_hub *hub, int64_t session_id, uint64_t from, pw_arena *arena, pw_str *ret, uint64_t *ret_end)
+pw_status pw_hub_reasoning_get(pw_hub *hub, int64_t session_id, uint64_t from, pw_arena *arena,
+                               pw_str *ret, uint64_t *ret_end)
 {
     pw_status status = PW_OK;
     uv_mutex_lock(&hub->mutex);

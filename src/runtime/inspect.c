@@ -1,6 +1,7 @@
 /*
- * pawl_inspect: what can be checked of a store (verify) and of the place the program runs in (doctor). Each check stands alone: one that
- * fails, or cannot be made, hides no other. It changes nothing but by "verify?rebuild=1".
+ * pawl_inspect: what can be checked of a store (verify) and of the place the program runs in
+ * (doctor). Each check stands alone: one that fails, or cannot be made, hides no other. It changes
+ * nothing but by "verify?rebuild=1".
  */
 #include "runtime/read_inner.h"
 
@@ -49,7 +50,9 @@ static void check(inspection *i, const char *name, bool ok)
     pw_json_object_end(i->w);
 }
 
-/* --- verify ------------------------------------------------------------------------------------------------ */
+/* --- verify
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void run_verify(inspection *i, bool rebuild)
 {
@@ -66,7 +69,8 @@ static void run_verify(inspection *i, bool rebuild)
         return;
     }
     if (op.verify.faults == 0) {
-        pw_buffer_format(d, "every record, turn and inbox row agrees%s", rebuild ? "; derived tables were rebuilt" : "");
+        pw_buffer_format(d, "every record, turn and inbox row agrees%s",
+                         rebuild ? "; derived tables were rebuilt" : "");
         check(i, "store", true);
         return;
     }
@@ -79,11 +83,14 @@ static void run_verify(inspection *i, bool rebuild)
         }
         rest = pw_str_slice(rest, end < rest.len ? end + 1 : end, rest.len);
     }
-    pw_buffer_format(detail(i), "%lld fault%s", (long long)op.verify.faults, op.verify.faults == 1 ? "" : "s");
+    pw_buffer_format(detail(i), "%lld fault%s", (long long)op.verify.faults,
+                     op.verify.faults == 1 ? "" : "s");
     check(i, "faults", false);
 }
 
-/* --- doctor -------------------------------------------------------------------------------------------------- */
+/* --- doctor
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static pw_str store_path(const pawl *p)
 {
@@ -97,14 +104,16 @@ static void check_store(inspection *i)
     pw_store_traits t = pw_store_traits_get(i->p->store);
     pw_buffer *d = detail(i);
     pw_buffer_format(d, "%s %s", t.name, t.version ? t.version : "");
-    pw_buffer_format(d, "; several processes %s", t.many_processes ? "may share it" : "may not share it");
+    pw_buffer_format(d, "; several processes %s",
+                     t.many_processes ? "may share it" : "may not share it");
     if (i->p->options.store.len > 0) {
         pw_buffer_format(d, "; %.*s", (int)i->p->options.store.len, i->p->options.store.ptr);
     }
     check(i, "store", true);
 }
 
-/* 3.7.0 to 3.51.2 can corrupt a WAL file when two connections write and checkpoint at the same moment. */
+/* 3.7.0 to 3.51.2 can corrupt a WAL file when two connections write and checkpoint at the same
+ * moment. */
 static void check_sqlite(inspection *i)
 {
     int version = sqlite3_libversion_number();
@@ -112,8 +121,10 @@ static void check_sqlite(inspection *i)
     pw_buffer *d = detail(i);
     pw_buffer_format(d, "SQLite %s", sqlite3_libversion());
     if (reset_bug) {
-        pw_buffer_add(d, PW_STR(": versions 3.7.0 to 3.51.2 can damage a write-ahead log when two connections write and "
-                                "checkpoint at once; pawl never lets them (one writer, a lock around both), other programs "
+        pw_buffer_add(d, PW_STR(": versions 3.7.0 to 3.51.2 can damage a write-ahead log when two "
+                                "connections write and "
+                                "checkpoint at once; pawl never lets them (one writer, a lock "
+                                "around both), other programs "
                                 "that write to this file might"));
     }
     check(i, "sqlite", version >= 3040000);
@@ -126,7 +137,8 @@ static void check_libraries(inspection *i)
     pw_buffer_format(detail(i), "libuv %s", uv_version_string());
     check(i, "libuv", true);
     const curl_version_info_data *c = curl_version_info(CURLVERSION_NOW);
-    pw_buffer_format(detail(i), "libcurl %s, TLS by %s", c->version, c->ssl_version ? c->ssl_version : "nobody: no https");
+    pw_buffer_format(detail(i), "libcurl %s, TLS by %s", c->version,
+                     c->ssl_version ? c->ssl_version : "nobody: no https");
     check(i, "libcurl", c->version_num >= 0x075800 && c->ssl_version);
 }
 
@@ -143,7 +155,8 @@ static void check_owners(inspection *i)
     pw_buffer_format(d, "%zu alive, %zu dead", owners.alive, owners.count - owners.alive);
     for (size_t n = 0; n < owners.count && n < NAMES_MAX; n++) {
         const pw_owner_seen *o = &owners.list[n];
-        pw_buffer_format(d, "%s%.*s (%.*s) %s", n == 0 ? ": " : ", ", PW_STR_ARG(o->id), PW_STR_ARG(o->address),
+        pw_buffer_format(d, "%s%.*s (%.*s) %s", n == 0 ? ": " : ", ", PW_STR_ARG(o->id),
+                         PW_STR_ARG(o->address),
                          o->alive ? "alive" : "dead: its sessions will be taken over");
     }
     check(i, "owners", true);
@@ -163,13 +176,15 @@ static void name_it(pw_buffer *names, size_t count, pw_str name)
     }
 }
 
-static pw_status count_sessions(inspection *i, const pw_owners_seen *owners, tally *t, pw_error *error)
+static pw_status count_sessions(inspection *i, const pw_owners_seen *owners, tally *t,
+                                pw_error *error)
 {
     pw_str after = PW_STR_NONE;
     int64_t now = pw_now_ms();
     for (;;) {
-        pw_op op = {.kind = PW_OP_SESSIONS,
-                    .sessions = {.principal = i->p->principal, .after_name = after, .limit = PW_PAGE_MAX}};
+        pw_op op = {
+            .kind = PW_OP_SESSIONS,
+            .sessions = {.principal = i->p->principal, .after_name = after, .limit = PW_PAGE_MAX}};
         PW_TRY(pw_read_op(i->p, &op, i->arena, error));
         for (size_t n = 0; n < op.sessions.count; n++) {
             const pw_session_row *r = &op.sessions.rows[n];
@@ -195,7 +210,8 @@ static void check_sessions(inspection *i)
     pw_error error = {0};
     pw_buffer_init_arena(&t.quarantined_names, i->arena, DETAIL_MAX);
     pw_buffer_init_arena(&t.due_names, i->arena, DETAIL_MAX);
-    if (pw_owners_look(i->p, i->arena, &owners, &error) != PW_OK || count_sessions(i, &owners, &t, &error) != PW_OK) {
+    if (pw_owners_look(i->p, i->arena, &owners, &error) != PW_OK ||
+        count_sessions(i, &owners, &t, &error) != PW_OK) {
         pw_buffer_format(detail(i), "could not be read: %s", error.message);
         check(i, "sessions", false);
         return;
@@ -205,7 +221,8 @@ static void check_sessions(inspection *i)
     pw_buffer_format(detail(i), "%zu set aside after repeated crashes%.*s", t.quarantined,
                      PW_STR_ARG(pw_buffer_str(&t.quarantined_names)));
     check(i, "quarantined", t.quarantined == 0);
-    pw_buffer_format(detail(i), "%zu due and in nobody's hands%.*s", t.due, PW_STR_ARG(pw_buffer_str(&t.due_names)));
+    pw_buffer_format(detail(i), "%zu due and in nobody's hands%.*s", t.due,
+                     PW_STR_ARG(pw_buffer_str(&t.due_names)));
     check(i, "due", t.due == 0 || owners.alive > 0);
 }
 
@@ -223,8 +240,9 @@ static void check_files(inspection *i)
         return;
     }
     int64_t wal = stat(name.ptr, &file) == 0 ? (int64_t)file.st_size : 0;
-    pw_buffer_format(detail(i), "%lld bytes%s", (long long)wal,
-                     wal > WAL_LARGE ? ": some reader keeps it from being merged, or no process writes" : "");
+    pw_buffer_format(
+        detail(i), "%lld bytes%s", (long long)wal,
+        wal > WAL_LARGE ? ": some reader keeps it from being merged, or no process writes" : "");
     check(i, "wal", wal <= WAL_LARGE);
     pw_buffer_clear(&name);
     if (pw_buffer_add(&name, path) != PW_OK || statvfs(name.ptr, &disk) != 0) {
@@ -258,7 +276,9 @@ static void run_doctor(inspection *i)
     check_agents(i);
 }
 
-/* --- The question ------------------------------------------------------------------------------------------------ */
+/* --- The question
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static pw_status inspect(inspection *i, pw_str what, pw_error *error)
 {
@@ -266,12 +286,14 @@ static pw_status inspect(inspection *i, pw_str what, pw_error *error)
     bool verify = rebuild || pw_str_is(what, "verify");
     if (pw_str_is(what, "counters")) {
         pw_json_object(i->w);
-        pw_json_put_i64(i->w, "commits", i->p->writer ? (int64_t)pw_writer_commits(i->p->writer) : 0);
+        pw_json_put_i64(i->w, "commits",
+                        i->p->writer ? (int64_t)pw_writer_commits(i->p->writer) : 0);
         pw_json_object_end(i->w);
         return i->w->out->failed;
     }
     if (!verify && !pw_str_is(what, "doctor")) {
-        return PW_FAIL(error, PW_INVALID, "what: is not one of verify, verify?rebuild=1, doctor, counters");
+        return PW_FAIL(error, PW_INVALID,
+                       "what: is not one of verify, verify?rebuild=1, doctor, counters");
     }
     if (rebuild && !i->p->writer) {
         return PW_FAIL(error, PW_MISUSE, "a store opened read-only cannot be rebuilt");

@@ -258,7 +258,7 @@ static void do_effects(pw_loop *loop, pw_seat *seat, const pw_effects *effects)
             break;
         case PW_DO_TRANSACT:
             pw_begin_transact(loop, seat, effect->transact.append, effect->transact.receipt,
-                             effect->transact.call);
+                              effect->transact.call);
             break;
         case PW_DO_MODEL:
             memory = pw_begin_model(loop, seat, effect->model) && memory;
@@ -649,11 +649,12 @@ pw_status pw_loop_new(pawl *p, const pawl_start_options *options, pw_loop **ret,
     pw_status status = pw_arena_dup(&p->arena, (pw_str){options->session.ptr, options->session.len},
                                     &loop->only_session);
     if (status == PW_OK) {
-        status = pw_arena_dup(
-            &p->arena, (pw_str){options->until_request.ptr, options->until_request.len},
-            &loop->until_request);
+        status = pw_arena_dup(&p->arena,
+                              (pw_str){options->until_request.ptr, options->until_request.len},
+                              &loop->until_request);
     }
-    status = status == PW_OK ? pw_blocks_init(&loop->blocks, p->allocator, BLOCKS_KEPT_MAX) : status;
+    status =
+        status == PW_OK ? pw_blocks_init(&loop->blocks, p->allocator, BLOCKS_KEPT_MAX) : status;
     if (status != PW_OK) {
         p->allocator->resize(p->allocator->ctx, loop, sizeof *loop, 0);
         return PW_FAIL(error, PW_NOMEM, "out of memory");

@@ -219,15 +219,15 @@ void pw_running_end(
 void pw_running_abort(pw_loop *, pw_running *);
 void pw_running_abort_call(pw_loop *, pw_seat *, uint64_t call);
 bool pw_begin_tool(pw_loop *, pw_seat *,
-                  const pw_tool_call *); /* false: no memory; nothing started */
+                   const pw_tool_call *); /* false: no memory; nothing started */
 void pw_begin_transact(pw_loop *, pw_seat *, const pw_append *, const pw_receipt *,
-                      const pw_tool_call *);
+                       const pw_tool_call *);
 void pw_tool_ended(void *loop, uint64_t id, const pw_tool_outcome *);
 pw_tool_place pw_seat_place(const pw_seat *);
 
 /* ask.c */
 bool pw_begin_model(pw_loop *, pw_seat *,
-                   const pw_model_request *); /* false: no memory; nothing started */
+                    const pw_model_request *); /* false: no memory; nothing started */
 void pw_model_heard(void *loop, const pw_http_event *);
 void pw_running_abort_model(pw_loop *, pw_running *);
 
@@ -302,7 +302,7 @@ struct pw_loop {
     uint8_t entropy[4096];
     size_t entropy_left;
 
-    pw_str only_session; /* J2: that one alone; in the handle's arena */
+    pw_str only_session;  /* J2: that one alone; in the handle's arena */
     pw_str until_request; /* and no further than the end of this request's turn; or empty */
     int64_t only_id;
     bool take_over;

@@ -1,6 +1,7 @@
 /*
- * pawl_read: the path and query taken apart and checked, then answered by whom the table names. It knows
- * which paths exist and which parameters they take; what is in an answer is the other files' business.
+ * pawl_read: the path and query taken apart and checked, then answered by whom the table names. It
+ * knows which paths exist and which parameters they take; what is in an answer is the other files'
+ * business.
  */
 #include "runtime/read_inner.h"
 
@@ -28,7 +29,7 @@ static const route routes[] = {
     {"agents/*", ",", false, pw_answer_agent},
 };
 
-/* --- Taking a path apart ----------------------------------------------------------------------------- */
+/* --- Taking a path apart --- */
 
 static int hex_digit(char c)
 {
@@ -53,7 +54,8 @@ static pw_status decode(pw_question *q, pw_str text, const char *what, pw_str *r
             int high = room ? hex_digit(text.ptr[i + 1]) : -1;
             int low = room ? hex_digit(text.ptr[i + 2]) : -1;
             if (high < 0 || low < 0) {
-                return PW_FAIL(q->error, PW_INVALID, "%s: a %% is not followed by two hex digits", what);
+                return PW_FAIL(q->error, PW_INVALID, "%s: a %% is not followed by two hex digits",
+                               what);
             }
             c = (char)(high * 16 + low);
             i += 2;
@@ -81,7 +83,8 @@ static pw_str until(pw_str *rest, char separator)
 
 static pw_status no_such_path(pw_question *q)
 {
-    return PW_FAIL(q->error, PW_NOT_FOUND, "there is no such path; the paths that can be read are in docs/api.md");
+    return PW_FAIL(q->error, PW_NOT_FOUND,
+                   "there is no such path; the paths that can be read are in docs/api.md");
 }
 
 static pw_status take_path_apart(pw_question *q, pw_str path)
@@ -157,7 +160,8 @@ static pw_status check_parameters(pw_question *q, const route *r)
         pw_str name = q->parameters[i].name;
         pw_str shown = pw_str_slice(name, 0, pw_utf8_cut(name, 60));
         if (!takes(r, name)) {
-            return PW_FAIL(q->error, PW_INVALID, "%.*s: is not a parameter of this path", PW_STR_ARG(shown));
+            return PW_FAIL(q->error, PW_INVALID, "%.*s: is not a parameter of this path",
+                           PW_STR_ARG(shown));
         }
         for (size_t j = 0; j < i; j++) {
             if (pw_str_equal(q->parameters[j].name, name)) {
@@ -208,7 +212,7 @@ void pw_page_end(pw_question *q, pw_str next_cursor)
     pw_json_object_end(q->w);
 }
 
-/* --- Answering --------------------------------------------------------------------------------------- */
+/* --- Answering --- */
 
 pw_status pw_read_op(pawl *p, pw_op *op, pw_arena *arena, pw_error *error)
 {
@@ -220,7 +224,8 @@ pw_status pw_read_op(pawl *p, pw_op *op, pw_arena *arena, pw_error *error)
     return op->status;
 }
 
-pw_status pw_find_session(pawl *p, pw_str name, pw_arena *arena, pw_session_row *ret, pw_error *error)
+pw_status pw_find_session(pawl *p, pw_str name, pw_arena *arena, pw_session_row *ret,
+                          pw_error *error)
 {
     pw_op op = {.kind = PW_OP_SESSION, .session = {.principal = p->principal, .session = name}};
     pw_status status = pw_read_op(p, &op, arena, error);

@@ -1,6 +1,6 @@
 /*
- * Turns, steps, the transcript and stored events, as pawl_read answers them: pages cut out of the journal. It holds one page of records
- * at a time, never a history.
+ * Turns, steps, the transcript and stored events, as pawl_read answers them: pages cut out of the
+ * journal. It holds one page of records at a time, never a history.
  */
 #include "runtime/read_inner.h"
 
@@ -9,10 +9,11 @@
 #define RECORDS_AT_A_TIME 128
 #define LATE_WINDOW 256 /* how far behind a turn's end evidence of it is looked for (D8) */
 
-/* --- Turns ---------------------------------------------------------------------------------------------- */
+/* --- Turns --- */
 
-pw_status pw_turn_records(pawl *p, const pw_session_row *row, const pw_turn_row *turn, uint64_t extra, pw_arena *arena,
-                          pw_record **ret, size_t *ret_count, pw_error *error)
+pw_status pw_turn_records(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
+                          uint64_t extra, pw_arena *arena, pw_record **ret, size_t *ret_count,
+                          pw_error *error)
 {
     pw_op op = {.kind = PW_OP_RECORDS,
                 .records = {.session_id = row->id,
@@ -26,13 +27,14 @@ pw_status pw_turn_records(pawl *p, const pw_session_row *row, const pw_turn_row 
 }
 
 /* A turn with its records and, while it is open, the session's standing. */
-static pw_status view_of(pawl *p, const pw_session_row *row, const pw_turn_row *turn, uint64_t extra, pw_arena *arena,
-                         pw_view_turn *ret, pw_error *error)
+static pw_status view_of(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
+                         uint64_t extra, pw_arena *arena, pw_view_turn *ret, pw_error *error)
 {
     pw_record *records;
     size_t count;
     PW_TRY(pw_turn_records(p, row, turn, extra, arena, &records, &count, error));
-    *ret = (pw_view_turn){.session = row->name, .records = records, .count = count, .row_state = turn->state};
+    *ret = (pw_view_turn){
+        .session = row->name, .records = records, .count = count, .row_state = turn->state};
     if (turn->ended_seq == 0 && pw_str_equal(row->turn, turn->turn)) {
         pw_owners_seen owners;
         pw_standing standing;
@@ -45,7 +47,8 @@ static pw_status view_of(pawl *p, const pw_session_row *row, const pw_turn_row *
     return PW_OK;
 }
 
-static pw_status find_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_arena *arena, pw_turn_row *ret, pw_error *error)
+static pw_status find_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_arena *arena,
+                           pw_turn_row *ret, pw_error *error)
 {
     pw_op op = {.kind = PW_OP_TURN, .turn = {.session_id = row->id, .turn = turn}};
     pw_status status = pw_read_op(p, &op, arena, error);
@@ -58,7 +61,8 @@ static pw_status find_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_a
     return status;
 }
 
-pw_status pw_read_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_arena *arena, pw_buffer *ret, pw_error *error)
+pw_status pw_read_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_arena *arena,
+                       pw_buffer *ret, pw_error *error)
 {
     pw_turn_row found;
     pw_view_turn view;
@@ -142,13 +146,14 @@ pw_status pw_answer_steps(pw_question *q)
     return end_page_at(q, i > from + q->limit, from + q->limit);
 }
 
-/* --- The transcript ------------------------------------------------------------------------------------------ *
- * A group is a message and what answers it: results stand in the order of the calls (D3), which is not the journal's. The cursor
- * is `<seq of the group>-<messages of it already given>`. */
+/* --- The transcript
+ * ------------------------------------------------------------------------------------------ * A
+ * group is a message and what answers it: results stand in the order of the calls (D3), which is
+ * not the journal's. The cursor is `<seq of the group>-<messages of it already given>`. */
 
 typedef struct group {
-    const pw_record *head;    /* turn.opened or model.completed */
-    const pw_json *parts;     /* of an assistant message */
+    const pw_record *head; /* turn.opened or model.completed */
+    const pw_json *parts;  /* of an assistant message */
     int64_t n;
     const pw_record **results;
     size_t result_count, result_capacity;
@@ -157,7 +162,7 @@ typedef struct group {
 typedef struct transcript {
     pw_question *q;
     group g;
-    size_t skip;              /* messages of the first group to leave out */
+    size_t skip; /* messages of the first group to leave out */
     size_t given;
     bool full;
     uint64_t next_seq;
@@ -206,7 +211,8 @@ static const pw_record *result_of(const group *g, pw_str call)
 {
     for (size_t i = 0; i < g->result_count; i++) {
         pw_str step = g->results[i]->step; /* tool:<n>:<call> */
-        if (step.len > call.len && pw_str_ends(step, call) && step.ptr[step.len - call.len - 1] == ':') {
+        if (step.len > call.len && pw_str_ends(step, call) &&
+            step.ptr[step.len - call.len - 1] == ':') {
             return g->results[i];
         }
     }
@@ -298,7 +304,8 @@ static pw_status parse_transcript_cursor(pw_question *q, uint64_t *ret_seq, size
     size_t dash = pw_str_find(cursor, PW_STR("-"));
     uint64_t skip = 0;
     if (dash == SIZE_MAX || !pw_str_u64(pw_str_slice(cursor, 0, dash), ret_seq) ||
-        !pw_str_u64(pw_str_slice(cursor, dash + 1, cursor.len), &skip) || *ret_seq == 0 || skip > UINT32_MAX) {
+        !pw_str_u64(pw_str_slice(cursor, dash + 1, cursor.len), &skip) || *ret_seq == 0 ||
+        skip > UINT32_MAX) {
         return PW_FAIL(q->error, PW_INVALID, "cursor: is not one of this list; next_cursor is");
     }
     *ret_skip = (size_t)skip;
@@ -327,8 +334,9 @@ static pw_status read_transcript(transcript *t, uint64_t from)
 {
     pw_question *q = t->q;
     while (!t->full) {
-        pw_op op = {.kind = PW_OP_RECORDS,
-                    .records = {.session_id = q->row.id, .from_seq = from, .limit = RECORDS_AT_A_TIME}};
+        pw_op op = {
+            .kind = PW_OP_RECORDS,
+            .records = {.session_id = q->row.id, .from_seq = from, .limit = RECORDS_AT_A_TIME}};
         PW_TRY(pw_read_op(q->p, &op, q->arena, q->error));
         for (size_t i = 0; i < op.records.count && !t->full; i++) {
             PW_TRY(on_transcript_record(t, &op.records.records[i]));
@@ -370,7 +378,7 @@ pw_status pw_answer_messages(pw_question *q)
     return PW_OK;
 }
 
-/* --- Stored events --------------------------------------------------------------------------------------------- */
+/* --- Stored events --- */
 
 static void write_event(pw_json_writer *w, pw_str id, pw_str name, pw_str data)
 {
@@ -397,7 +405,8 @@ static pw_status write_resync(pw_question *q)
     return PW_OK;
 }
 
-/* Events of one page; `*ret_last`: the id of the last one written, when more are stored behind it. */
+/* Events of one page; `*ret_last`: the id of the last one written, when more are stored behind it.
+ */
 static pw_status write_events(pw_question *q, pw_cursor cursor, pw_str *ret_last)
 {
     size_t given = 0;
@@ -409,7 +418,8 @@ static pw_status write_events(pw_question *q, pw_cursor cursor, pw_str *ret_last
         for (size_t i = 0; i < op.records.count; i++) {
             const pw_event_out *events;
             size_t count;
-            PW_TRY(pw_event_tell(&op.records.records[i], q->row.name, q->arena, &events, &count, q->error));
+            PW_TRY(pw_event_tell(&op.records.records[i], q->row.name, q->arena, &events, &count,
+                                 q->error));
             bool resumes = op.records.records[i].seq == cursor.seq + 1;
             for (size_t j = resumes ? cursor.index : 0; j < count; j++) {
                 if (given++ == q->limit) {

@@ -1,23 +1,27 @@
-/* Sessions, their messages' dispositions, and agents, as pawl_read answers them (A7, M5, N4: what a list costs does not grow with history). */
+/* Sessions, their messages' dispositions, and agents, as pawl_read answers them (A7, M5, N4: what a
+ * list costs does not grow with history). */
 #include "runtime/read_inner.h"
 
 #include "runtime/loop.h" /* pw_agent_find */
 
-/* --- Shared ------------------------------------------------------------------------------------------- */
+/* --- Shared --- */
 
-pw_status pw_last_turn(pawl *p, const pw_session_row *row, pw_arena *arena, pw_turn_row *ret, bool *ret_found, pw_error *error)
+pw_status pw_last_turn(pawl *p, const pw_session_row *row, pw_arena *arena, pw_turn_row *ret,
+                       bool *ret_found, pw_error *error)
 {
     *ret_found = false;
     if (row->last_seq == 0) {
         return PW_OK;
     }
-    pw_op last = {.kind = PW_OP_RECORDS,
-                  .records = {.session_id = row->id, .from_seq = row->last_seq, .to_seq = row->last_seq}};
+    pw_op last = {
+        .kind = PW_OP_RECORDS,
+        .records = {.session_id = row->id, .from_seq = row->last_seq, .to_seq = row->last_seq}};
     PW_TRY(pw_read_op(p, &last, arena, error));
     if (last.records.count == 0) {
         return PW_OK;
     }
-    pw_op turn = {.kind = PW_OP_TURN, .turn = {.session_id = row->id, .turn = last.records.records[0].turn}};
+    pw_op turn = {.kind = PW_OP_TURN,
+                  .turn = {.session_id = row->id, .turn = last.records.records[0].turn}};
     pw_status status = pw_read_op(p, &turn, arena, error);
     if (status == PW_OK) {
         *ret = turn.turn.row;
@@ -26,7 +30,8 @@ pw_status pw_last_turn(pawl *p, const pw_session_row *row, pw_arena *arena, pw_t
     return status == PW_NOT_FOUND ? PW_OK : status;
 }
 
-pw_status pw_queue_write(pawl *p, const pw_session_row *row, pw_json_writer *w, pw_arena *arena, uint64_t *ret_looked_n, pw_error *error)
+pw_status pw_queue_write(pawl *p, const pw_session_row *row, pw_json_writer *w, pw_arena *arena,
+                         uint64_t *ret_looked_n, pw_error *error)
 {
     pw_op op = {.kind = PW_OP_INBOX, .inbox = {.session_id = row->id, .limit = PW_PAGE_MAX}};
     PW_TRY(pw_read_op(p, &op, arena, error));
@@ -49,7 +54,7 @@ pw_status pw_queue_write(pawl *p, const pw_session_row *row, pw_json_writer *w, 
     return PW_OK;
 }
 
-/* --- A session ------------------------------------------------------------------------------------------ */
+/* --- A session --- */
 
 static pw_status write_usage(pw_question *q, const pw_session_row *row)
 {
@@ -64,7 +69,8 @@ static pw_status write_usage(pw_question *q, const pw_session_row *row)
     pw_record *records;
     size_t count;
     PW_TRY(pw_turn_records(q->p, row, &turn, 0, q->arena, &records, &count, q->error));
-    pw_view_turn view = {.session = row->name, .records = records, .count = count, .row_state = row->state};
+    pw_view_turn view = {
+        .session = row->name, .records = records, .count = count, .row_state = row->state};
     return pw_view_usage_json(&view, q->arena, q->w, q->error);
 }
 
@@ -84,7 +90,8 @@ static void write_owner(pw_question *q, const pw_session_row *row, const pw_owne
     pw_json_object_end(q->w);
 }
 
-static pw_status write_session(pw_question *q, const pw_session_row *row, const pw_owners_seen *owners)
+static pw_status write_session(pw_question *q, const pw_session_row *row,
+                               const pw_owners_seen *owners)
 {
     pw_json_writer *w = q->w;
     pw_standing standing;
@@ -118,7 +125,7 @@ pw_status pw_answer_session(pw_question *q)
     return write_session(q, &q->row, &owners);
 }
 
-/* --- The list: its cursor is the last name, as base64url --------------------------------------------------- */
+/* --- The list: its cursor is the last name, as base64url --- */
 
 static const char digits64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -168,7 +175,8 @@ static bool decode64(pw_arena *arena, pw_str from, pw_str *ret)
 
 static bool is_status(pw_str status)
 {
-    static const char *const all[] = {"idle", "queued", "running", "waiting", "suspended", "quarantined"};
+    static const char *const all[] = {"idle",    "queued",    "running",
+                                      "waiting", "suspended", "quarantined"};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (pw_str_is(status, all[i])) {
             return true;
@@ -186,8 +194,9 @@ pw_status pw_answer_sessions(pw_question *q)
                              .limit = q->limit + 1}};
     pw_str cursor = pw_question_parameter(q, "cursor");
     if (op.sessions.status.len > 0 && !is_status(op.sessions.status)) {
-        return PW_FAIL(q->error, PW_INVALID,
-                       "status: is not one of idle, queued, running, waiting, suspended, quarantined");
+        return PW_FAIL(
+            q->error, PW_INVALID,
+            "status: is not one of idle, queued, running, waiting, suspended, quarantined");
     }
     if (cursor.ptr && !decode64(q->arena, cursor, &op.sessions.after_name)) {
         return PW_FAIL(q->error, PW_INVALID, "cursor: is not one of this list; next_cursor is");
@@ -209,10 +218,11 @@ pw_status pw_answer_sessions(pw_question *q)
     return PW_OK;
 }
 
-/* --- One message by its request id ---------------------------------------------------------------------------- */
+/* --- One message by its request id --- */
 
-pw_status pw_write_submitted(pawl *p, const pw_session_row *row, const pw_message_row *m, const char *submitted, pw_arena *arena,
-                             pw_json_writer *w, pw_error *error)
+pw_status pw_write_submitted(pawl *p, const pw_session_row *row, const pw_message_row *m,
+                             const char *submitted, pw_arena *arena, pw_json_writer *w,
+                             pw_error *error)
 {
     pw_json_object(w);
     pw_json_put_str(w, "submitted", pw_str_from(submitted));
@@ -240,7 +250,8 @@ pw_status pw_write_submitted(pawl *p, const pw_session_row *row, const pw_messag
 
 pw_status pw_answer_message(pw_question *q)
 {
-    pw_op op = {.kind = PW_OP_MESSAGE, .message = {.session_id = q->row.id, .request_id = q->part[3]}};
+    pw_op op = {.kind = PW_OP_MESSAGE,
+                .message = {.session_id = q->row.id, .request_id = q->part[3]}};
     pw_status status = pw_read_op(q->p, &op, q->arena, q->error);
     if (status == PW_NOT_FOUND) {
         return PW_FAIL(q->error, PW_NOT_FOUND, "the session has no message with that request id");
@@ -249,7 +260,9 @@ pw_status pw_answer_message(pw_question *q)
     return pw_write_submitted(q->p, &q->row, &op.message.row, "existing", q->arena, q->w, q->error);
 }
 
-/* --- Agents ------------------------------------------------------------------------------------------------------ */
+/* --- Agents
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void write_agent(pw_question *q, const pw_agent *a)
 {

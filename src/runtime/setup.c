@@ -98,7 +98,8 @@ static pw_status check_tool(pawl *p, const pawl_tool *tool, pw_error *error)
                        PW_STR_ARG(str_of(tool->name)));
     }
     if (!pw_utf8_clean(str_of(tool->description))) {
-        return PW_FAIL(error, PW_INVALID, "tool %.*s: description: expected valid UTF-8 without NUL",
+        return PW_FAIL(error, PW_INVALID,
+                       "tool %.*s: description: expected valid UTF-8 without NUL",
                        PW_STR_ARG(str_of(tool->name)));
     }
     for (const added_tool *added = p->setup->first; added; added = added->next) {

@@ -1,25 +1,28 @@
 /*
- * Where a session stands and why it is not running now: one closed list of reasons (M5), and a sentence or two that a person
- * can act on (case P2).
+ * Where a session stands and why it is not running now: one closed list of reasons (M5), and a
+ * sentence or two that a person can act on (case P2).
  *
- * It says what rows and records show and nothing more: where the cause cannot be known it names what is known. It must never call a thing
- * by another's name: an owner that died is not a user's interruption, a wait for room is not the agent's fault.
+ * It says what rows and records show and nothing more: where the cause cannot be known it names
+ * what is known. It must never call a thing by another's name: an owner that died is not a user's
+ * interruption, a wait for room is not the agent's fault.
  */
 #include "runtime/read_inner.h"
 
 #include "base/clock.h"
 
-#define STALE_BEAT_MS 30000 /* three leases: on stores that cannot tell a live process by its lock */
-#define PATIENCE_MS 10000   /* a live process that could take what is due does so within this */
+#define STALE_BEAT_MS                                                                              \
+    30000                 /* three leases: on stores that cannot tell a live process by its lock */
+#define PATIENCE_MS 10000 /* a live process that could take what is due does so within this */
 #define WORDS_MAX 4096
 
-/* --- Owners ------------------------------------------------------------------------------------------ */
+/* --- Owners --- */
 
 pw_status pw_owners_look(pawl *p, pw_arena *arena, pw_owners_seen *ret, pw_error *error)
 {
     pw_op op = {.kind = PW_OP_OWNERS};
     PW_TRY(pw_read_op(p, &op, arena, error));
-    pw_owners_seen seen = {.list = PW_NEW_ARRAY(arena, pw_owner_seen, op.owners.count), .count = op.owners.count};
+    pw_owners_seen seen = {.list = PW_NEW_ARRAY(arena, pw_owner_seen, op.owners.count),
+                           .count = op.owners.count};
     if (!seen.list) {
         return PW_NOMEM;
     }
@@ -48,7 +51,7 @@ const pw_owner_seen *pw_owner_of(const pw_owners_seen *owners, pw_str id)
     return NULL;
 }
 
-/* --- The pieces of a standing ------------------------------------------------------------------------- */
+/* --- The pieces of a standing --- */
 
 typedef struct looking {
     pawl *p;
@@ -62,7 +65,7 @@ typedef struct looking {
     pw_buffer words;
     int64_t now_ms;
     pw_inbox inbox;
-    size_t messages;            /* waiting, as far as looked */
+    size_t messages; /* waiting, as far as looked */
 } looking;
 
 static const char *in_words(const pw_turn_state state)
@@ -79,11 +82,13 @@ static pw_str short_id(pw_str id)
 static void say_who_goes_on(looking *l)
 {
     if (l->owners->alive == 0) {
-        pw_buffer_format(&l->words,
-                         " No process runs sessions on this store now: `pawl run -s %.*s` resumes it first.",
-                         PW_STR_ARG(l->row->name));
+        pw_buffer_format(
+            &l->words,
+            " No process runs sessions on this store now: `pawl run -s %.*s` resumes it first.",
+            PW_STR_ARG(l->row->name));
     } else {
-        pw_buffer_format(&l->words, " It goes on as soon as a process that has agent %.*s takes it.",
+        pw_buffer_format(&l->words,
+                         " It goes on as soon as a process that has agent %.*s takes it.",
                          PW_STR_ARG(l->row->agent));
     }
 }
@@ -108,9 +113,11 @@ static void stand_quarantined(looking *l)
 {
     stand(l, "quarantined", "quarantined", l->row->since_ms);
     pw_buffer_format(&l->words,
-                     "Set aside: turn %.*s took its process down %lld times, so it is not tried again by itself. "
+                     "Set aside: turn %.*s took its process down %lld times, so it is not tried "
+                     "again by itself. "
                      "`pawl run -s %.*s --take-over` tries once more.",
-                     PW_STR_ARG(short_id(l->row->turn)), (long long)l->row->crashes, PW_STR_ARG(l->row->name));
+                     PW_STR_ARG(short_id(l->row->turn)), (long long)l->row->crashes,
+                     PW_STR_ARG(l->row->name));
 }
 
 static void stand_running(looking *l)
@@ -119,7 +126,8 @@ static void stand_running(looking *l)
     if (l->row->state == PW_TURN_WAITING) {
         l->to->reason = l->row->reason;
     }
-    pw_buffer_format(&l->words, "Running: turn %.*s is in the hands of process %.*s (%.*s), which is alive.",
+    pw_buffer_format(&l->words,
+                     "Running: turn %.*s is in the hands of process %.*s (%.*s), which is alive.",
                      PW_STR_ARG(short_id(l->row->turn)), PW_STR_ARG(l->row->owner),
                      PW_STR_ARG(l->owner->address));
     say_what_waits(l);
@@ -129,8 +137,10 @@ static void stand_interrupted(looking *l)
 {
     stand(l, "running", "interrupted", l->owner ? l->owner->at_ms : l->row->since_ms);
     l->to->actor = l->row->owner;
-    pw_buffer_format(&l->words, "Not running: the process that had turn %.*s (%.*s) is gone; nobody cancelled it.",
-                     PW_STR_ARG(short_id(l->row->turn)), PW_STR_ARG(l->row->owner));
+    pw_buffer_format(
+        &l->words,
+        "Not running: the process that had turn %.*s (%.*s) is gone; nobody cancelled it.",
+        PW_STR_ARG(short_id(l->row->turn)), PW_STR_ARG(l->row->owner));
     say_who_goes_on(l);
     say_what_waits(l);
 }
@@ -142,8 +152,10 @@ static void stand_drained(looking *l)
     if (named) {
         l->to->reason = l->row->reason;
     }
-    pw_buffer_format(&l->words, "Not running: the process that had turn %.*s stopped on purpose and left it open.",
-                     PW_STR_ARG(short_id(l->row->turn)));
+    pw_buffer_format(
+        &l->words,
+        "Not running: the process that had turn %.*s stopped on purpose and left it open.",
+        PW_STR_ARG(short_id(l->row->turn)));
     say_who_goes_on(l);
     say_what_waits(l);
 }
@@ -152,7 +164,9 @@ static void stand_drained(looking *l)
 static pw_status say_wait(looking *l)
 {
     pw_op op = {.kind = PW_OP_RECORDS,
-                .records = {.session_id = l->row->id, .from_seq = l->row->last_seq, .to_seq = l->row->last_seq}};
+                .records = {.session_id = l->row->id,
+                            .from_seq = l->row->last_seq,
+                            .to_seq = l->row->last_seq}};
     PW_TRY(pw_read_op(l->p, &op, l->arena, l->error));
     const pw_json *body = NULL;
     if (op.records.count == 1 && op.records.records[0].kind == PW_RECORD_WAIT_SET) {
@@ -184,7 +198,8 @@ static pw_status stand_waiting(looking *l)
     } else {
         pw_buffer_add(&l->words, PW_STR(" now that its time has come"));
     }
-    pw_buffer_format(&l->words, ", when a process that has agent %.*s takes it.", PW_STR_ARG(l->row->agent));
+    pw_buffer_format(&l->words, ", when a process that has agent %.*s takes it.",
+                     PW_STR_ARG(l->row->agent));
     PW_TRY(say_wait(l));
     say_what_waits(l);
     return PW_OK;
@@ -215,7 +230,8 @@ static void stand_queued(looking *l)
     pw_buffer_format(&l->words, "Queued: message %.*s ", PW_STR_ARG(first->request_id));
     if (l->owned) {
         stand(l, "queued", "capacity", first->at_ms);
-        pw_buffer_format(&l->words, "is about to be taken by process %.*s, which holds the session.",
+        pw_buffer_format(&l->words,
+                         "is about to be taken by process %.*s, which holds the session.",
                          PW_STR_ARG(l->row->owner));
     } else if (l->row->wake_at_ms > l->now_ms) {
         stand(l, "queued", "debounce", first->at_ms);
@@ -224,19 +240,21 @@ static void stand_queued(looking *l)
     } else if (l->owners->alive == 0) {
         stand(l, "queued", "no_owner", first->at_ms);
         pw_buffer_format(&l->words,
-                         "is durable, but no process runs sessions on this store now: `pawl run -s %.*s` does it first.",
+                         "is durable, but no process runs sessions on this store now: `pawl run -s "
+                         "%.*s` does it first.",
                          PW_STR_ARG(l->row->name));
     } else if (l->now_ms - due < PATIENCE_MS) {
         stand(l, "queued", "capacity", first->at_ms);
-        pw_buffer_format(&l->words, "is due and waits to be taken by one of %zu live process%s.", l->owners->alive,
-                         l->owners->alive == 1 ? "" : "es");
+        pw_buffer_format(&l->words, "is due and waits to be taken by one of %zu live process%s.",
+                         l->owners->alive, l->owners->alive == 1 ? "" : "es");
     } else {
         stand(l, "queued", "no_owner", first->at_ms);
         pw_buffer_format(&l->words,
-                         "has been due for %lld s and none of %zu live process%s took it: none of them has agent %.*s, "
+                         "has been due for %lld s and none of %zu live process%s took it: none of "
+                         "them has agent %.*s, "
                          "or they run other sessions only.",
-                         (long long)((l->now_ms - due) / 1000), l->owners->alive, l->owners->alive == 1 ? "" : "es",
-                         PW_STR_ARG(l->row->agent));
+                         (long long)((l->now_ms - due) / 1000), l->owners->alive,
+                         l->owners->alive == 1 ? "" : "es", PW_STR_ARG(l->row->agent));
     }
 }
 
@@ -251,7 +269,9 @@ static pw_status stand_idle(looking *l)
         return PW_OK;
     }
     pw_op op = {.kind = PW_OP_RECORDS,
-                .records = {.session_id = l->row->id, .from_seq = turn.ended_seq, .to_seq = turn.ended_seq}};
+                .records = {.session_id = l->row->id,
+                            .from_seq = turn.ended_seq,
+                            .to_seq = turn.ended_seq}};
     PW_TRY(pw_read_op(l->p, &op, l->arena, l->error));
     const pw_json *body = NULL;
     if (op.records.count == 1) {
@@ -265,17 +285,21 @@ static pw_status stand_idle(looking *l)
     l->to->actor = pw_json_text(pw_json_get(body, "actor"));
     pw_buffer_format(&l->words, "Idle: nothing waits. Its last turn, %.*s, %s%s at %s",
                      PW_STR_ARG(short_id(turn.turn)),
-                     turn.state == PW_TURN_CANCELLED || turn.state == PW_TURN_EXHAUSTED || turn.state == PW_TURN_PAUSED ? "was " : "",
+                     turn.state == PW_TURN_CANCELLED || turn.state == PW_TURN_EXHAUSTED ||
+                             turn.state == PW_TURN_PAUSED
+                         ? "was "
+                         : "",
                      in_words(turn.state), pw_time_rfc3339(l->to->since_ms).text);
     if (l->to->reason.len > 0) {
-        pw_buffer_format(&l->words, " (%.*s%s%.*s)", PW_STR_ARG(l->to->reason), l->to->actor.len > 0 ? ", by " : "",
-                         PW_STR_ARG(l->to->actor));
+        pw_buffer_format(&l->words, " (%.*s%s%.*s)", PW_STR_ARG(l->to->reason),
+                         l->to->actor.len > 0 ? ", by " : "", PW_STR_ARG(l->to->actor));
     }
     pw_str detail = pw_json_text(pw_json_get(body, "detail"));
     if (detail.len > 0) {
         pw_buffer_format(&l->words, ": %.*s", PW_STR_ARG(detail));
     }
-    bool closed = detail.len > 0 && (pw_str_ends(detail, PW_STR(".")) || pw_str_ends(detail, PW_STR("…")));
+    bool closed =
+        detail.len > 0 && (pw_str_ends(detail, PW_STR(".")) || pw_str_ends(detail, PW_STR("…")));
     pw_buffer_add(&l->words, closed ? PW_STR("") : PW_STR("."));
     return PW_OK;
 }
@@ -319,10 +343,12 @@ static pw_status look(looking *l)
     return PW_OK;
 }
 
-pw_status pw_stand(pawl *p, const pw_session_row *row, const pw_owners_seen *owners, pw_arena *arena, pw_standing *ret, pw_error *error)
+pw_status pw_stand(pawl *p, const pw_session_row *row, const pw_owners_seen *owners,
+                   pw_arena *arena, pw_standing *ret, pw_error *error)
 {
     pw_standing standing = {0};
-    looking l = {.p = p, .row = row, .owners = owners, .arena = arena, .error = error, .to = &standing};
+    looking l = {
+        .p = p, .row = row, .owners = owners, .arena = arena, .error = error, .to = &standing};
     pw_buffer_init_arena(&l.words, arena, WORDS_MAX);
     PW_TRY(look(&l));
     if (l.words.failed == PW_NOMEM) {

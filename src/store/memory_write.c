@@ -359,7 +359,7 @@ static pw_status fence(const mem_store *m, int64_t session_id, uint64_t epoch, m
 
 static pw_status write_release(mem_store *m, pw_op *op)
 {
-    mem_session *s;
+    mem_session *s = NULL;
     PW_TRY(fence(m, op->release.session_id, op->release.epoch, &s, &op->error));
     owner_set(m, s, NULL);
     wake_set(m, s, op->release.wake_at_ms, op->release.looked_n);
@@ -371,7 +371,7 @@ static pw_status write_release(mem_store *m, pw_op *op)
 pw_status mem_append_check(mem_store *m, int64_t session_id, uint64_t epoch, const pw_append *a,
                            pw_error *error)
 {
-    mem_session *s;
+    mem_session *s = NULL;
     PW_TRY(fence(m, session_id, epoch, &s, error));
     if (a->records[0].seq <= s->records.count) {
         return PW_FAIL(error, PW_FENCED, "record %llu is there already",

@@ -37,8 +37,8 @@ static size_t lively(const pw_pool *pool)
     return pool->threads - pool->stuck;
 }
 
-/* With the lock held. One thread at a time is woken: it wakes the next one when it finds more than it takes, so that many short
- * calls given at once do not cost a wake-up each. */
+/* With the lock held. One thread at a time is woken: it wakes the next one when it finds more than
+ * it takes, so that many short calls given at once do not cost a wake-up each. */
 static void wake_one(pw_pool *pool)
 {
     if (pool->idle > 0 && !pool->waking) {

@@ -481,8 +481,7 @@ void h_not(harness *h, pw_status status)
     h_step(h, &input);
 }
 
-/* --- The model and the tools
- * --------------------------------------------------------------------------------------- */
+/* --- The model and the tools --- */
 
 void h_delta(harness *h, const char *text)
 {

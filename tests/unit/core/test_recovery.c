@@ -10,8 +10,7 @@ static void begin(harness *h)
     h_commit(h);
 }
 
-/* --- A whole story, with a crash before or after each thing that happens.
- * ----------------------------------------- */
+/* --- A whole story, with a crash before or after each thing that happens. --- */
 
 typedef struct story {
     harness h;
@@ -441,8 +440,7 @@ static void test_D8_an_alive_call_that_is_settled_is_evidence(void **state)
     h_free(&h);
 }
 
-/* --- What the store says (J1, J4)
- * ------------------------------------------------------------------------------------- */
+/* --- What the store says (J1, J4) --- */
 
 static void test_J4_not_committed_is_given_again_with_growing_pauses(void **state)
 {
@@ -533,8 +531,7 @@ static void test_one_append_in_flight_and_what_ends_meanwhile_goes_into_the_next
     h_free(&h);
 }
 
-/* --- What a store may hand us
- * ------------------------------------------------------------------------------------------ */
+/* --- What a store may hand us --- */
 
 static pw_status fold_one(pw_session *s, uint64_t seq, pw_record_kind kind, const char *body)
 {

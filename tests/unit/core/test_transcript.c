@@ -278,8 +278,7 @@ static void test_C9_any_damage_is_mended(void **state)
     }
 }
 
-/* --- In a session: rows of an ended turn were taken away, doubled, moved.
- * --------------------------------------------- */
+/* --- In a session: rows of an ended turn were taken away, doubled, moved. --- */
 
 static void two_turns(harness *h)
 {

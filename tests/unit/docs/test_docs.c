@@ -51,7 +51,8 @@ static void test_every_status_code_stands_in_the_public_header(void **state)
     text[len] = 0;
     char want[128];
 #define CHECK(name, number, code, meaning, retry)                                                  \
-    snprintf(want, sizeof want, (number) < 0 ? "#define PAWL_%s (%d)\n" : "#define PAWL_%s %d\n", #name, number); \
+    snprintf(want, sizeof want, (number) < 0 ? "#define PAWL_%s (%d)\n" : "#define PAWL_%s %d\n",  \
+             #name, number);                                                                       \
     if (!strstr(text, want)) {                                                                     \
         fail_msg("pawl.h lacks: %s", want);                                                        \
     }

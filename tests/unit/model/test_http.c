@@ -16,8 +16,7 @@
 #include "../support/failing_allocator.h"
 #include "model/http.h"
 
-/* --- The server
- * ------------------------------------------------------------------------------------ */
+/* --- The server --- */
 
 static struct {
     pthread_mutex_t lock;
@@ -229,8 +228,7 @@ static int start_server(void **state)
     return 0;
 }
 
-/* --- The client
- * ------------------------------------------------------------------------------------- */
+/* --- The client --- */
 
 typedef struct outcome {
     int heads, ends, status;

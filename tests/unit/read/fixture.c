@@ -33,7 +33,8 @@ void assert_at(const pawl_doc *doc, const char *path, const char *want)
 {
     pw_str got = fixture_get(doc, path);
     if (!pw_str_is(got, want)) {
-        fail_msg("%s is %.*s, wanted %s, in %s", path, PW_STR_ARG(got), want, pawl_doc_text(doc).ptr);
+        fail_msg("%s is %.*s, wanted %s, in %s", path, PW_STR_ARG(got), want,
+                 pawl_doc_text(doc).ptr);
     }
 }
 
@@ -72,7 +73,8 @@ static void execute(fixture *f, pw_op *op)
     }
 }
 
-void fixture_admit(fixture *f, const char *session, const char *request_id, int64_t at_ms, int64_t due_ms)
+void fixture_admit(fixture *f, const char *session, const char *request_id, int64_t at_ms,
+                   int64_t due_ms)
 {
     char uid[64];
     snprintf(uid, sizeof(uid), "uid-%s", session);
@@ -83,7 +85,8 @@ void fixture_admit(fixture *f, const char *session, const char *request_id, int6
                           .agent = PW_STR("ops"),
                           .request_id = pw_str_from(request_id),
                           .digest = PW_STR("d"),
-                          .body = PW_STR("{\"role\":\"user\",\"source\":\"cli\",\"user\":null,\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}"),
+                          .body = PW_STR("{\"role\":\"user\",\"source\":\"cli\",\"user\":null,"
+                                         "\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}"),
                           .now_ms = at_ms,
                           .due_at_ms = due_ms}};
     execute(f, &op);
@@ -95,14 +98,20 @@ void fixture_take(fixture *f, const char *session)
 {
     if (f->owner.text[0] == '\0') {
         snprintf(f->owner.text, sizeof(f->owner.text), "018c0000-0000-7000-8000-000000000001");
-        pw_op join = {.kind = PW_OP_JOIN, .owner = {.owner = f->owner, .address = PW_STR("host/7"), .now_ms = pw_now_ms()}};
+        pw_op join = {
+            .kind = PW_OP_JOIN,
+            .owner = {.owner = f->owner, .address = PW_STR("host/7"), .now_ms = pw_now_ms()}};
         execute(f, &join);
     }
-    pw_op find = {.kind = PW_OP_SESSION, .session = {.principal = f->p.principal, .session = pw_str_from(session)}};
+    pw_op find = {.kind = PW_OP_SESSION,
+                  .session = {.principal = f->p.principal, .session = pw_str_from(session)}};
     execute(f, &find);
     pw_op take = {.kind = PW_OP_TAKE,
-                  .take = {.session_id = find.session.row.id, .owner = f->owner, .max_attempts = 5,
-                           .refuse_suspect_from = -1, .now_ms = pw_now_ms()}};
+                  .take = {.session_id = find.session.row.id,
+                           .owner = f->owner,
+                           .max_attempts = 5,
+                           .refuse_suspect_from = -1,
+                           .now_ms = pw_now_ms()}};
     execute(f, &take);
     assert_int_equal(take.take.answer, PW_TOOK);
     f->session_id = take.take.row.id;
@@ -111,7 +120,8 @@ void fixture_take(fixture *f, const char *session)
 
 static void append(fixture *f, pw_append *a)
 {
-    pw_op op = {.kind = PW_OP_APPEND, .append = {.session_id = f->session_id, .epoch = f->epoch, .append = a}};
+    pw_op op = {.kind = PW_OP_APPEND,
+                .append = {.session_id = f->session_id, .epoch = f->epoch, .append = a}};
     execute(f, &op);
 }
 
@@ -131,7 +141,11 @@ static pw_turn_state state_of_end(const pw_record *r)
 
 void fixture_head(fixture *f, const pw_record *r, const pw_head *head)
 {
-    pw_append a = {.records = r, .record_count = 1, .turn = r->turn, .turn_state = PW_TURN_RUNNING, .head = *head};
+    pw_append a = {.records = r,
+                   .record_count = 1,
+                   .turn = r->turn,
+                   .turn_state = PW_TURN_RUNNING,
+                   .head = *head};
     if (r->kind != PW_RECORD_TURN_OPENED && r->kind != PW_RECORD_TURN_ENDED) {
         a.turn = PW_STR_NONE;
     }
@@ -159,12 +173,14 @@ void fixture_append(fixture *f, const pw_record *records, size_t count, uint64_t
             a.turn_opened_seq = r->seq;
             a.consumed = claims > 0 ? &consumed : NULL;
             a.consumed_count = claims > 0 ? 1 : 0;
-            a.head = (pw_head){.set = true, .turn = r->turn, .state = PW_TURN_RUNNING, .base_seq = -1};
+            a.head =
+                (pw_head){.set = true, .turn = r->turn, .state = PW_TURN_RUNNING, .base_seq = -1};
         } else if (r->kind == PW_RECORD_TURN_ENDED) {
             a.turn = r->turn;
             a.turn_ended_seq = r->seq;
             a.turn_state = state_of_end(r);
-            a.head = (pw_head){.set = true, .base_seq = -1, .wake_at_ms = -1, .looked_n = 99, .release = true};
+            a.head = (pw_head){
+                .set = true, .base_seq = -1, .wake_at_ms = -1, .looked_n = 99, .release = true};
         }
         append(f, &a);
     }

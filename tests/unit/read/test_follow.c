@@ -1,4 +1,5 @@
-/* Following: each stored event once, in order, from any cursor; live text once, never twice (M1, M2, M3). */
+/* Following: each stored event once, in order, from any cursor; live text once, never twice (M1,
+ * M2, M3). */
 #include "fixture.h"
 
 #include <poll.h>
@@ -37,7 +38,8 @@ static void free_tale(tale *t)
 static pawl_events *follow(fixture *f, const char *session, const char *cursor)
 {
     pawl_events *e = NULL;
-    int32_t status = pawl_follow(&f->p, (pawl_str){session, strlen(session)}, (pawl_str){cursor, strlen(cursor)}, &e, &f->error);
+    int32_t status = pawl_follow(&f->p, (pawl_str){session, strlen(session)},
+                                 (pawl_str){cursor, strlen(cursor)}, &e, &f->error);
     if (status != PAWL_OK) {
         fail_msg("%s: %s", cursor, f->error.message);
     }
@@ -78,7 +80,8 @@ static tale *whole(fixture *f, const char *cursor)
 static void writer_pretended(fixture *f)
 {
     static int somebody;
-    f->p.writer = (pw_writer *)(void *)&somebody; /* never called: it only means that news will come */
+    f->p.writer =
+        (pw_writer *)(void *)&somebody; /* never called: it only means that news will come */
 }
 
 static void test_M4_the_first_event_is_a_snapshot(void **state)
@@ -88,7 +91,9 @@ static void test_M4_the_first_event_is_a_snapshot(void **state)
     tale *t = whole(f, "0");
     assert_string_equal(t->list[0].name, "snapshot");
     assert_string_equal(t->list[0].id, "");
-    assert_non_null(strstr(t->list[0].data, "\"cursor\":\"0\",\"live\":false,\"queue\":[],\"inputs\":[],\"open\":null"));
+    assert_non_null(
+        strstr(t->list[0].data,
+               "\"cursor\":\"0\",\"live\":false,\"queue\":[],\"inputs\":[],\"open\":null"));
     assert_int_equal(t->count, 1 + STORY_EVENTS - 1);
     assert_string_equal(t->list[t->count - 1].name, "turn.completed");
     free_tale(t);
@@ -127,7 +132,8 @@ static void test_M1_pages_of_stored_events_are_the_same_story(void **state)
             pawl_doc *page = fixture_read(f, path);
             const pw_json *tree;
             pawl_str text = pawl_doc_text(page);
-            assert_int_equal(pw_json_parse(&f->arena, (pw_str){text.ptr, text.len}, 0, &tree, NULL), PW_OK);
+            assert_int_equal(pw_json_parse(&f->arena, (pw_str){text.ptr, text.len}, 0, &tree, NULL),
+                             PW_OK);
             const pw_json *events = pw_json_get(tree, "events");
             assert_true(events->count <= (uint32_t)limit);
             for (const pw_json *e = events->child; e; e = e->next) {
@@ -138,7 +144,8 @@ static void test_M1_pages_of_stored_events_are_the_same_story(void **state)
             }
             pw_str cursor = fixture_get(page, "next_cursor");
             bool more = !pw_str_is(cursor, "null");
-            snprintf(path, sizeof(path), "/v1/sessions/s1/events?limit=%d&after=%.*s", limit, PW_STR_ARG(cursor));
+            snprintf(path, sizeof(path), "/v1/sessions/s1/events?limit=%d&after=%.*s", limit,
+                     PW_STR_ARG(cursor));
             pawl_doc_free(page);
             if (!more) {
                 break;
@@ -155,14 +162,18 @@ static void test_M1_garbage_is_refused(void **state)
     static const char *const bad[] = {"x", "-1", "1-0", "1..2", "now ", "1-2-3"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         pawl_events *e = NULL;
-        assert_int_equal(pawl_follow(&f->p, (pawl_str){"s1", 2}, (pawl_str){bad[i], strlen(bad[i])}, &e, &f->error), PAWL_INVALID);
+        assert_int_equal(pawl_follow(&f->p, (pawl_str){"s1", 2}, (pawl_str){bad[i], strlen(bad[i])},
+                                     &e, &f->error),
+                         PAWL_INVALID);
         assert_null(e);
         assert_holds(pw_str_from(f->error.message), "cursor");
     }
     static const char *const names[] = {"", "\xff", "a\x1b[31m", "a#b"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         pawl_events *e = NULL;
-        assert_int_equal(pawl_follow(&f->p, (pawl_str){names[i], strlen(names[i])}, (pawl_str){"0", 1}, &e, &f->error), PAWL_INVALID);
+        assert_int_equal(pawl_follow(&f->p, (pawl_str){names[i], strlen(names[i])},
+                                     (pawl_str){"0", 1}, &e, &f->error),
+                         PAWL_INVALID);
         assert_null(e);
         assert_holds(pw_str_from(f->error.message), "session");
     }
@@ -234,7 +245,8 @@ static void test_M1_a_session_that_is_not_there_yet_is_waited_for(void **state)
 
 static void delta(fixture *f, uint64_t after, uint64_t so_far, const char *text)
 {
-    pw_hub_delta(f->p.hub, f->session_id, after, PW_STR("model:2"), 1, so_far, false, pw_str_from(text));
+    pw_hub_delta(f->p.hub, f->session_id, after, PW_STR("model:2"), 1, so_far, false,
+                 pw_str_from(text));
 }
 
 static void begin_turn(fixture *f)
@@ -256,7 +268,8 @@ static void fold(const tale *t, char *text, size_t size)
         const char *at = strstr(e->data, "\"text\":\"");
         if (strcmp(e->name, "message.restarted") == 0) {
             text[0] = '\0';
-        } else if (at && (strcmp(e->name, "message.delta") == 0 || strcmp(e->name, "snapshot") == 0)) {
+        } else if (at &&
+                   (strcmp(e->name, "message.delta") == 0 || strcmp(e->name, "snapshot") == 0)) {
             at += 8;
             size_t len = strlen(text);
             snprintf(text + len, size - len, "%.*s", (int)strcspn(at, "\""), at);
@@ -298,7 +311,8 @@ static void test_M2_on_reconnect_the_text_so_far_comes_once(void **state)
         tale *t = whole(f, cursors[i]);
         fold(t, text, sizeof(text));
         assert_string_equal(text, "Here is h");
-        assert_non_null(strstr(t->list[0].data, "\"open\":{\"step\":\"model:2\",\"attempt\":1,\"text\":"));
+        assert_non_null(
+            strstr(t->list[0].data, "\"open\":{\"step\":\"model:2\",\"attempt\":1,\"text\":"));
         free_tale(t);
     }
     tale *t = whole(f, "1.4");
@@ -348,7 +362,9 @@ static void test_case_F2_a_new_attempt_takes_shown_text_back_before_anything_els
     delta(f, 1, 9, "Here is h");
     drain(e, t);
     pw_hub_forget(f->p.hub, f->session_id);
-    pw_record attempt = RECORD(2, ATTEMPT_STARTED, "t1", "", "{\"v\":1,\"attempt\":2,\"run\":\"r\",\"cause\":\"recovery\",\"lost\":1}");
+    pw_record attempt =
+        RECORD(2, ATTEMPT_STARTED, "t1", "",
+               "{\"v\":1,\"attempt\":2,\"run\":\"r\",\"cause\":\"recovery\",\"lost\":1}");
     fixture_append(f, &attempt, 1, 0);
     pw_hub_changed(f->p.hub);
     drain(e, t);
@@ -445,8 +461,10 @@ static void test_A7_the_snapshot_lists_what_waits(void **state)
     fixture_admit(f, "s1", "r2", 5, 5);
     fixture_admit(f, "s1", "r3", 6, 6);
     tale *t = whole(f, "1");
-    assert_non_null(strstr(t->list[0].data, "{\"request_id\":\"r2\",\"disposition\":\"pending\",\"position\":1,"));
-    assert_non_null(strstr(t->list[0].data, "{\"request_id\":\"r3\",\"disposition\":\"pending\",\"position\":2,"));
+    assert_non_null(strstr(t->list[0].data,
+                           "{\"request_id\":\"r2\",\"disposition\":\"pending\",\"position\":1,"));
+    assert_non_null(strstr(t->list[0].data,
+                           "{\"request_id\":\"r3\",\"disposition\":\"pending\",\"position\":2,"));
     free_tale(t);
 }
 
@@ -463,8 +481,13 @@ static void test_M1_a_long_journal_is_told_whole(void **state)
     memset(filler, 'x', 70000);
     for (uint64_t seq = 2; seq <= RECORDS; seq++) {
         char *body = malloc(80000);
-        int len = snprintf(body, 80000, "{\"v\":1,\"try\":1,\"code\":\"%.*s\"}", seq % 100 == 0 ? 69000 : (int)(seq % 50), filler);
-        pw_record r = {.seq = seq, .at_ms = 1, .kind = PW_RECORD_MODEL_RETRYING, .turn = PW_STR("t1"), .step = PW_STR("model:2"),
+        int len = snprintf(body, 80000, "{\"v\":1,\"try\":1,\"code\":\"%.*s\"}",
+                           seq % 100 == 0 ? 69000 : (int)(seq % 50), filler);
+        pw_record r = {.seq = seq,
+                       .at_ms = 1,
+                       .kind = PW_RECORD_MODEL_RETRYING,
+                       .turn = PW_STR("t1"),
+                       .step = PW_STR("model:2"),
                        .body = {body, (size_t)len}};
         fixture_append(f, &r, 1, 0);
         free(body);

@@ -11,10 +11,21 @@ static void test_J3_every_path_of_the_native_api_answers(void **state)
     fixture *f = *state;
     fixture_story(f);
     static const char *const paths[] = {
-        "/v1/sessions", "/v1/sessions?status=idle&agent=ops&limit=200", "/v1/sessions/s1", "/v1/sessions/s1/why",
-        "/v1/sessions/s1/messages", "/v1/sessions/s1/messages?include=steps", "/v1/sessions/s1/messages/r1",
-        "/v1/sessions/s1/turns", "/v1/sessions/s1/turns/t1", "/v1/sessions/s1/turns/t1/steps", "/v1/sessions/s1/events",
-        "/v1/sessions/s1/events?after=4-1&limit=2", "/v1/agents", "/v1/sessions/%73%31", "/v1/sessions?",
+        "/v1/sessions",
+        "/v1/sessions?status=idle&agent=ops&limit=200",
+        "/v1/sessions/s1",
+        "/v1/sessions/s1/why",
+        "/v1/sessions/s1/messages",
+        "/v1/sessions/s1/messages?include=steps",
+        "/v1/sessions/s1/messages/r1",
+        "/v1/sessions/s1/turns",
+        "/v1/sessions/s1/turns/t1",
+        "/v1/sessions/s1/turns/t1/steps",
+        "/v1/sessions/s1/events",
+        "/v1/sessions/s1/events?after=4-1&limit=2",
+        "/v1/agents",
+        "/v1/sessions/%73%31",
+        "/v1/sessions?",
     };
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         pawl_doc *doc = fixture_read(f, paths[i]);
@@ -117,7 +128,8 @@ static void test_N4_sessions_come_in_pages(void **state)
             }
             pw_str cursor = fixture_get(doc, "next_cursor");
             more = !pw_str_is(cursor, "null");
-            snprintf(path, sizeof(path), "/v1/sessions?limit=%d&cursor=%.*s", limit, PW_STR_ARG(cursor));
+            snprintf(path, sizeof(path), "/v1/sessions?limit=%d&cursor=%.*s", limit,
+                     PW_STR_ARG(cursor));
             pawl_doc_free(doc);
         }
         assert_string_equal(seen, "0123456");
@@ -127,7 +139,8 @@ static void test_N4_sessions_come_in_pages(void **state)
     pawl_doc_free(doc);
 }
 
-/* Results stand in the order of their calls (D3), with the numbers that the model's context has (C1), on pages of any size. */
+/* Results stand in the order of their calls (D3), with the numbers that the model's context has
+ * (C1), on pages of any size. */
 static void test_C1_and_D3_the_transcript_in_order_on_any_page(void **state)
 {
     fixture *f = *state;
@@ -151,7 +164,8 @@ static void test_C1_and_D3_the_transcript_in_order_on_any_page(void **state)
             }
             pw_str cursor = fixture_get(doc, "next_cursor");
             more = !pw_str_is(cursor, "null");
-            snprintf(path, sizeof(path), "/v1/sessions/s1/messages?limit=%d&cursor=%.*s", limit, PW_STR_ARG(cursor));
+            snprintf(path, sizeof(path), "/v1/sessions/s1/messages?limit=%d&cursor=%.*s", limit,
+                     PW_STR_ARG(cursor));
             pawl_doc_free(doc);
         }
         assert_string_equal(numbers, "12345");
@@ -189,8 +203,12 @@ static void test_N4_turns_and_steps_come_in_pages(void **state)
     fixture *f = *state;
     fixture_story(f);
     fixture_take(f, "s1");
-    pw_record more[] = {RECORD(11, TURN_OPENED, "t2", "", "{\"v\":1,\"requests\":[],\"n\":6,\"before\":{\"turns\":1,\"usage\":{\"input_tokens\":3000}}}"),
-                        RECORD(12, TURN_ENDED, "t2", "", "{\"v\":1,\"state\":\"failed\",\"reason\":\"model\",\"requests\":[],\"usage\":{\"input_tokens\":5}}")};
+    pw_record more[] = {RECORD(11, TURN_OPENED, "t2", "",
+                               "{\"v\":1,\"requests\":[],\"n\":6,\"before\":{\"turns\":1,\"usage\":"
+                               "{\"input_tokens\":3000}}}"),
+                        RECORD(12, TURN_ENDED, "t2", "",
+                               "{\"v\":1,\"state\":\"failed\",\"reason\":\"model\",\"requests\":[],"
+                               "\"usage\":{\"input_tokens\":5}}")};
     fixture_append(f, more, 2, 0);
     pawl_doc *doc = fixture_read(f, "/v1/sessions/s1/turns?limit=1");
     assert_at(doc, "items.0.id", "t1");
@@ -238,7 +256,10 @@ static void test_N1_a_document_gives_members_by_path(void **state)
 {
     (void)state;
     pawl_doc *doc = NULL;
-    assert_int_equal(pw_doc_new(PW_STR("{\"a\":{\"b\":[1.50,{\"c\":\"x\\ny\"}]},\"e\":null,\"\":7}"), &doc, NULL), PAWL_OK);
+    assert_int_equal(
+        pw_doc_new(PW_STR("{\"a\":{\"b\":[1.50,{\"c\":\"x\\ny\"}]},\"e\":null,\"\":7}"), &doc,
+                   NULL),
+        PAWL_OK);
     assert_at(doc, "a.b.0", "1.50");
     assert_at(doc, "a.b.1.c", "x\ny");
     assert_at(doc, "a.b.1", "{\"c\":\"x\\ny\"}");
@@ -275,7 +296,8 @@ static void test_J7_verify_and_doctor_say_what_they_looked_at(void **state)
     pawl_doc_free(doc);
     doc = inspect(f, "doctor");
     pawl_str text = pawl_doc_text(doc);
-    static const char *const names[] = {"store", "sqlite", "pawl", "libuv", "libcurl", "owners", "sessions", "quarantined", "due", "agents"};
+    static const char *const names[] = {"store",  "sqlite",   "pawl",        "libuv", "libcurl",
+                                        "owners", "sessions", "quarantined", "due",   "agents"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char member[60];
         snprintf(member, sizeof(member), "{\"name\":\"%s\",\"ok\":true", names[i]);

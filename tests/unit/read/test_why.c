@@ -39,7 +39,9 @@ static void test_M5_idle_after_a_failure_names_its_reason_and_detail(void **stat
 {
     fixture *f = *state;
     open_turn(f);
-    pw_record ended = RECORD(2, TURN_ENDED, "t1", "", "{\"v\":1,\"state\":\"failed\",\"reason\":\"model\",\"detail\":\"no such model\"}");
+    pw_record ended =
+        RECORD(2, TURN_ENDED, "t1", "",
+               "{\"v\":1,\"state\":\"failed\",\"reason\":\"model\",\"detail\":\"no such model\"}");
     fixture_append(f, &ended, 1, 0);
     assert_why(f, "idle", "model", "failed at 2023-11-14T22:13:22.000Z (model): no such model.");
 }
@@ -48,7 +50,9 @@ static void test_M5_idle_after_a_cancel_names_who(void **state)
 {
     fixture *f = *state;
     open_turn(f);
-    pw_record ended = RECORD(2, TURN_ENDED, "t1", "", "{\"v\":1,\"state\":\"cancelled\",\"reason\":\"user\",\"actor\":\"U1\"}");
+    pw_record ended =
+        RECORD(2, TURN_ENDED, "t1", "",
+               "{\"v\":1,\"state\":\"cancelled\",\"reason\":\"user\",\"actor\":\"U1\"}");
     fixture_append(f, &ended, 1, 0);
     assert_why(f, "idle", "user", "was cancelled at 2023-11-14T22:13:22.000Z (user, by U1).");
 }
@@ -58,8 +62,10 @@ static void test_M5_running_in_living_hands_needs_no_reason(void **state)
     fixture *f = *state;
     open_turn(f);
     fixture_admit(f, "s1", "r2", 1700000002000, 1700000002000);
-    assert_why(f, "running", "null", "Running: turn t1 is in the hands of process 018c0000-0000-7000-8000-000000000001 (host/7), which is alive. "
-                                     "1 message waits behind it.");
+    assert_why(f, "running", "null",
+               "Running: turn t1 is in the hands of process 018c0000-0000-7000-8000-000000000001 "
+               "(host/7), which is alive. "
+               "1 message waits behind it.");
 }
 
 static void test_case_P2_a_dead_owner_is_not_an_interruption_by_the_user(void **state)
@@ -67,7 +73,8 @@ static void test_case_P2_a_dead_owner_is_not_an_interruption_by_the_user(void **
     fixture *f = *state;
     open_turn(f);
     fixture_leave(f); /* its row is gone, the session's still names it */
-    assert_why(f, "running", "interrupted", "is gone; nobody cancelled it. No process runs sessions on this store now");
+    assert_why(f, "running", "interrupted",
+               "is gone; nobody cancelled it. No process runs sessions on this store now");
     pawl_doc *doc = fixture_read(f, "/v1/sessions/s1/turns/t1");
     assert_at(doc, "state", "running");
     assert_at(doc, "reason", "interrupted");
@@ -78,11 +85,16 @@ static void test_case_P2_a_drained_turn_says_so(void **state)
 {
     fixture *f = *state;
     open_turn(f);
-    pw_op op = {.kind = PW_OP_RELEASE, .arena = &f->arena,
-                .release = {.session_id = f->session_id, .epoch = f->epoch, .wake_at_ms = 0, .looked_n = 99}};
+    pw_op op = {
+        .kind = PW_OP_RELEASE,
+        .arena = &f->arena,
+        .release = {
+            .session_id = f->session_id, .epoch = f->epoch, .wake_at_ms = 0, .looked_n = 99}};
     pw_store_execute(f->p.store, &op, 1);
     assert_int_equal(op.status, PW_OK);
-    assert_why(f, "running", "draining", "stopped on purpose and left it open. It goes on as soon as a process that has agent ops takes it.");
+    assert_why(f, "running", "draining",
+               "stopped on purpose and left it open. It goes on as soon as a process that has "
+               "agent ops takes it.");
 }
 
 static void test_F10_a_rate_limit_says_until_when_and_what_was_said(void **state)
@@ -90,12 +102,20 @@ static void test_F10_a_rate_limit_says_until_when_and_what_was_said(void **state
     fixture *f = *state;
     open_turn(f);
     pw_record wait = RECORD(2, WAIT_SET, "t1", "model:2",
-                            "{\"v\":1,\"reason\":\"rate_limit\",\"code\":\"rate_limit_error\",\"message\":\"slow down\",\"until\":4102444800000}");
-    pw_head head = {.set = true, .turn = PW_STR("t1"), .state = PW_TURN_WAITING, .reason = PW_STR("rate_limit"),
-                    .base_seq = -1, .wake_at_ms = 4102444800000, .looked_n = 99, .release = true};
+                            "{\"v\":1,\"reason\":\"rate_limit\",\"code\":\"rate_limit_error\","
+                            "\"message\":\"slow down\",\"until\":4102444800000}");
+    pw_head head = {.set = true,
+                    .turn = PW_STR("t1"),
+                    .state = PW_TURN_WAITING,
+                    .reason = PW_STR("rate_limit"),
+                    .base_seq = -1,
+                    .wake_at_ms = 4102444800000,
+                    .looked_n = 99,
+                    .release = true};
     fixture_head(f, &wait, &head);
-    assert_why(f, "waiting", "rate_limit", "at 2100-01-01T00:00:00.000Z, when a process that has agent ops takes it. "
-                                           "The provider said rate_limit_error: slow down.");
+    assert_why(f, "waiting", "rate_limit",
+               "at 2100-01-01T00:00:00.000Z, when a process that has agent ops takes it. "
+               "The provider said rate_limit_error: slow down.");
     pawl_doc *doc = fixture_read(f, "/v1/sessions/s1/turns/t1");
     assert_at(doc, "state", "waiting");
     assert_at(doc, "reason", "rate_limit");
@@ -141,11 +161,19 @@ static void test_C4_quarantine_says_how_to_try_again(void **state)
     for (int i = 0; i < 8; i++) { /* taken from the dead until it is refused */
         pw_dead_owner dead = {.id = f->owner, .beat = 1};
         f->owner.text[35] = (char)('2' + i);
-        pw_op join = {.kind = PW_OP_JOIN, .arena = &f->arena, .owner = {.owner = f->owner, .address = PW_STR("h"), .now_ms = 1}};
+        pw_op join = {.kind = PW_OP_JOIN,
+                      .arena = &f->arena,
+                      .owner = {.owner = f->owner, .address = PW_STR("h"), .now_ms = 1}};
         pw_store_execute(f->p.store, &join, 1);
-        pw_op take = {.kind = PW_OP_TAKE, .arena = &f->arena,
-                      .take = {.session_id = f->session_id, .owner = f->owner, .dead = &dead, .dead_count = 1,
-                               .max_attempts = 5, .refuse_suspect_from = -1, .now_ms = pw_now_ms()}};
+        pw_op take = {.kind = PW_OP_TAKE,
+                      .arena = &f->arena,
+                      .take = {.session_id = f->session_id,
+                               .owner = f->owner,
+                               .dead = &dead,
+                               .dead_count = 1,
+                               .max_attempts = 5,
+                               .refuse_suspect_from = -1,
+                               .now_ms = pw_now_ms()}};
         pw_store_execute(f->p.store, &take, 1);
         assert_int_equal(take.status, PW_OK);
         if (take.take.answer == PW_TAKE_QUARANTINED) {

@@ -55,8 +55,9 @@ void bench_open(bench *b)
 
 void bench_agent(bench *b, const char *script, const char *tools, const char *more)
 {
-    static const char form[] = "{\"name\":\"default\",\"instructions\":\"Do it.\",\"model\":{\"provider\":"
-                               "\"scripted\",\"name\":\"script-1\",\"script\":%s},\"tools\":%s%s%s}";
+    static const char form[] =
+        "{\"name\":\"default\",\"instructions\":\"Do it.\",\"model\":{\"provider\":"
+        "\"scripted\",\"name\":\"script-1\",\"script\":%s},\"tools\":%s%s%s}";
     size_t size = sizeof form + strlen(script) + strlen(tools) + (more ? strlen(more) : 0) + 8;
     char *json = malloc(size);
     assert_non_null(json);
@@ -107,7 +108,8 @@ void bench_close(bench *b)
 
 int32_t bench_submit(bench *b, const char *session, const char *id, const char *text)
 {
-    pawl_message message = {.size = sizeof message, .request_id = bench_str(id), .text = bench_str(text)};
+    pawl_message message = {
+        .size = sizeof message, .request_id = bench_str(id), .text = bench_str(text)};
     pawl_doc *doc = NULL;
     pawl_error error = {0};
     int32_t code = pawl_submit(b->p, bench_str(session), &message, &doc, &error);

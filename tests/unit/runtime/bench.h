@@ -1,6 +1,6 @@
 /*
- * What the runtime's tests share: a handle on a store of either kind with one scripted agent, and the
- * questions they ask of it through pawl.h alone.
+ * What the runtime's tests share: a handle on a store of either kind with one scripted agent, and
+ * the questions they ask of it through pawl.h alone.
  */
 #ifndef PW_TEST_RUNTIME_BENCH_H
 #define PW_TEST_RUNTIME_BENCH_H
@@ -30,9 +30,11 @@ void bench_begin(bench *, const char *kind);
 void bench_end(bench *); /* closes what is open, removes the directory */
 
 void bench_open(bench *);
-/* An agent "default" with this script and these tools (JSON arrays); further members of the definition may follow. */
+/* An agent "default" with this script and these tools (JSON arrays); further members of the
+ * definition may follow. */
 void bench_agent(bench *, const char *script, const char *tools, const char *more);
-void bench_tool(bench *, const char *name, int32_t effects, pawl_tool_fn, void *ctx, int32_t limit_ms);
+void bench_tool(bench *, const char *name, int32_t effects, pawl_tool_fn, void *ctx,
+                int32_t limit_ms);
 void bench_start(bench *);
 void bench_start_with(bench *, const pawl_start_options *);
 void bench_close(bench *);

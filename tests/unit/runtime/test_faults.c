@@ -1,6 +1,7 @@
 /*
- * A store that lies as stores do: refuses for a moment, loses an answer with or without having done the work, cannot
- * read. Whatever it does, every turn ends, and no `once` call runs twice for one step.
+ * A store that lies as stores do: refuses for a moment, loses an answer with or without having done
+ * the work, cannot read. Whatever it does, every turn ends, and no `once` call runs twice for one
+ * step.
  */
 #include "bench.h"
 
@@ -22,8 +23,8 @@ typedef struct faulty {
     pthread_mutex_t mutex;
     pw_random random;
     uint64_t refused, lost, lost_done, unread; /* what it did so far */
-    int sound;      /* no faults any more */
-    int forget_me;  /* the next beat finds its row gone */
+    int sound;                                 /* no faults any more */
+    int forget_me;                             /* the next beat finds its row gone */
 } faulty;
 
 static uint64_t chance(faulty *f)
@@ -156,7 +157,8 @@ static int32_t act(pawl_call *call, void *ctx)
 }
 
 static const char script[] =
-    "[{\"when\":{\"role\":\"user\"},\"text\":\"let me see\",\"pace\":\"1ms\",\"calls\":[{\"name\":\"act\",\"arguments\":{}},"
+    "[{\"when\":{\"role\":\"user\"},\"text\":\"let me "
+    "see\",\"pace\":\"1ms\",\"calls\":[{\"name\":\"act\",\"arguments\":{}},"
     "{\"name\":\"look\",\"arguments\":{}},{\"name\":\"look\",\"arguments\":{\"b\":1}}]},"
     "{\"text\":\"done\"}]";
 
@@ -175,7 +177,9 @@ static void run_with_faults(const char *kind, uint8_t seed, int forget)
     put_between(&f, &b, seed);
     bench_tool(&b, "act", PAWL_ONCE, act, &once, 0);
     bench_tool(&b, "look", PAWL_NONE, act, &again, 0);
-    bench_agent(&b, script, "[{\"name\":\"act\",\"kind\":\"native\"},{\"name\":\"look\",\"kind\":\"native\"}]", NULL);
+    bench_agent(&b, script,
+                "[{\"name\":\"act\",\"kind\":\"native\"},{\"name\":\"look\",\"kind\":\"native\"}]",
+                NULL);
     pawl_start_options options = {.size = sizeof options, .lease_ms = 150};
     bench_start_with(&b, &options);
     char session[16], id[16];
@@ -196,8 +200,9 @@ static void run_with_faults(const char *kind, uint8_t seed, int forget)
             pawl_doc_free(turn);
         }
     }
-    print_message("refused %llu, lost %llu, lost but done %llu, unread %llu\n", (unsigned long long)f.refused,
-                  (unsigned long long)f.lost, (unsigned long long)f.lost_done, (unsigned long long)f.unread);
+    print_message("refused %llu, lost %llu, lost but done %llu, unread %llu\n",
+                  (unsigned long long)f.refused, (unsigned long long)f.lost,
+                  (unsigned long long)f.lost_done, (unsigned long long)f.unread);
     assert_true(f.refused > 0 && f.lost > 0 && f.lost_done > 0);
     bench_close(&b);
     for (int i = 0; i < once.count; i++) {
@@ -379,8 +384,9 @@ static int has_news(void *ctx)
     return atomic_load(&n->loop->notes) != n->before;
 }
 
-/* The answer to the last append and an inbox with a new message in it reach the loop in one round, in that order: the machine rests
- * before it has seen the message, so the row may not be let go as if it had. */
+/* The answer to the last append and an inbox with a new message in it reach the loop in one round,
+ * in that order: the machine rests before it has seen the message, so the row may not be let go as
+ * if it had. */
 static void test_a_message_not_yet_stepped_keeps_its_wake_a7(void **state)
 {
     (void)state;
@@ -525,7 +531,9 @@ static void test_a_drain_lets_go_of_a_lost_session_too_c4_i6(void **state)
 
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
-        {#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"}
+    {                                                                                              \
+#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"                            \
+    }
 
 int main(void)
 {

@@ -1,4 +1,5 @@
-/* What interrupts a turn from inside its own process: cancel, withdraw, drain, close, misuse, stalls. Both stores. */
+/* What interrupts a turn from inside its own process: cancel, withdraw, drain, close, misuse,
+ * stalls. Both stores. */
 #include "bench.h"
 
 #include <pthread.h>
@@ -14,8 +15,9 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static const char slow[] = "[{\"when\":{\"turn\":\"slow\"},\"delay\":\"30s\",\"text\":\"too late\"},"
-                           "{\"text\":\"You said: {{last}}\"}]";
+static const char slow[] =
+    "[{\"when\":{\"turn\":\"slow\"},\"delay\":\"30s\",\"text\":\"too late\"},"
+    "{\"text\":\"You said: {{last}}\"}]";
 
 static void test_a_cancel_stops_a_running_model_call_within_a_second_i7(void **state)
 {
@@ -117,8 +119,9 @@ static int has_begun(void *ctx)
     return atomic_load((atomic_int *)ctx) > 0;
 }
 
-static const char uses_tool[] = "[{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"work\",\"arguments\":{}}]},"
-                                "{\"text\":\"finished\"}]";
+static const char uses_tool[] =
+    "[{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"work\",\"arguments\":{}}]},"
+    "{\"text\":\"finished\"}]";
 static const char work[] = "[{\"name\":\"work\",\"kind\":\"native\"}]";
 
 static void test_a_drain_leaves_the_turn_open_and_the_next_process_ends_it_i6(void **state)
@@ -265,7 +268,8 @@ static void test_a_model_without_progress_is_stalled_and_retried_f9(void **state
     bench_begin(&b, *state);
     bench_open(&b);
     static const char agent[] =
-        "{\"model\":{\"provider\":\"scripted\",\"name\":\"x\",\"first_token_timeout_ms\":50,\"script\":"
+        "{\"model\":{\"provider\":\"scripted\",\"name\":\"x\",\"first_token_timeout_ms\":50,"
+        "\"script\":"
         "[{\"when\":{\"try\":1},\"delay\":\"20s\",\"text\":\"never\"},{\"text\":\"second try\"}]}}";
     pawl_error error = {0};
     if (pawl_agent_add(b.p, S("default"), bench_str(agent), &error) != PAWL_OK) {
@@ -375,7 +379,9 @@ static void test_a_queue_of_messages_is_answered_in_order_b5(void **state)
 
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
-        {#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"}
+    {                                                                                              \
+#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"                            \
+    }
 
 int main(void)
 {

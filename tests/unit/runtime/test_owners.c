@@ -1,6 +1,7 @@
 /*
- * Several owners of one SQLite file: who follows, who takes over, and what is left of a process that was killed at the worst
- * moment. The killed ones are this program run again as `child URL SCENARIO`; it ends only by being killed.
+ * Several owners of one SQLite file: who follows, who takes over, and what is left of a process
+ * that was killed at the worst moment. The killed ones are this program run again as `child URL
+ * SCENARIO`; it ends only by being killed.
  */
 #include "bench.h"
 
@@ -84,7 +85,8 @@ static int32_t order(pawl_call *call, void *ctx)
 {
     world *w = ctx;
     sqlite3 *db = pawl_call_handle(call, PAWL_SQLITE);
-    if (!db || sqlite3_exec(db, "insert into orders(item) values('tea')", NULL, NULL, NULL) != SQLITE_OK) {
+    if (!db ||
+        sqlite3_exec(db, "insert into orders(item) values('tea')", NULL, NULL, NULL) != SQLITE_OK) {
         return pawl_call_fatal(call, S("it could not write"));
     }
     add_line(w->b, "effects", pawl_call_key(call));
@@ -97,11 +99,16 @@ static int32_t order(pawl_call *call, void *ctx)
 static const char script[] =
     "[{\"when\":{\"role\":\"user\",\"last\":\"slow\"},\"delay\":\"400ms\",\"text\":\"slow done\"},"
     "{\"when\":{\"role\":\"user\",\"last\":\"hang\"},\"delay\":\"60s\",\"text\":\"never\"},"
-    "{\"when\":{\"role\":\"user\",\"last\":\"once\"},\"calls\":[{\"name\":\"act_once\",\"arguments\":{}}]},"
-    "{\"when\":{\"role\":\"user\",\"last\":\"idempotent\"},\"calls\":[{\"name\":\"act_again\",\"arguments\":{}}]},"
-    "{\"when\":{\"role\":\"user\",\"last\":\"none\"},\"calls\":[{\"name\":\"look\",\"arguments\":{}}]},"
-    "{\"when\":{\"role\":\"user\",\"last\":\"order\"},\"calls\":[{\"name\":\"order\",\"arguments\":{}}]},"
-    "{\"when\":{\"role\":\"tool\",\"last\":\"unknown\"},\"text\":\"outcome unknown\"},{\"text\":\"{{last}}\"}]";
+    "{\"when\":{\"role\":\"user\",\"last\":\"once\"},\"calls\":[{\"name\":\"act_once\","
+    "\"arguments\":{}}]},"
+    "{\"when\":{\"role\":\"user\",\"last\":\"idempotent\"},\"calls\":[{\"name\":\"act_again\","
+    "\"arguments\":{}}]},"
+    "{\"when\":{\"role\":\"user\",\"last\":\"none\"},\"calls\":[{\"name\":\"look\",\"arguments\":{}"
+    "}]},"
+    "{\"when\":{\"role\":\"user\",\"last\":\"order\"},\"calls\":[{\"name\":\"order\",\"arguments\":"
+    "{}}]},"
+    "{\"when\":{\"role\":\"tool\",\"last\":\"unknown\"},\"text\":\"outcome "
+    "unknown\"},{\"text\":\"{{last}}\"}]";
 static const char tools[] =
     "[{\"name\":\"act_once\",\"kind\":\"native\"},{\"name\":\"act_again\",\"kind\":\"native\"},"
     "{\"name\":\"look\",\"kind\":\"native\"},{\"name\":\"order\",\"kind\":\"native\"}]";
@@ -165,7 +172,8 @@ static void make_orders(bench *b)
     bench_open(b); /* makes the file */
     bench_close(b);
     assert_int_equal(sqlite3_open(b->url + strlen("sqlite:"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "create table orders(item text)", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "create table orders(item text)", NULL, NULL, NULL),
+                     SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
@@ -174,7 +182,8 @@ static int count_orders(bench *b)
     sqlite3 *db = NULL;
     sqlite3_stmt *select = NULL;
     assert_int_equal(sqlite3_open(b->url + strlen("sqlite:"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "select count(*) from orders", -1, &select, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "select count(*) from orders", -1, &select, NULL),
+                     SQLITE_OK);
     assert_int_equal(sqlite3_step(select), SQLITE_ROW);
     int count = sqlite3_column_int(select, 0);
     sqlite3_finalize(select);
@@ -182,7 +191,8 @@ static int count_orders(bench *b)
     return count;
 }
 
-/* A child is killed inside the tool that `text` makes the model call; we go on. The turn, to be freed. */
+/* A child is killed inside the tool that `text` makes the model call; we go on. The turn, to be
+ * freed. */
 static pawl_doc *die_and_resume(bench *b, world *w, const char *text)
 {
     bench_begin(b, "sqlite");
@@ -318,7 +328,8 @@ static void test_a_live_owner_keeps_its_session_until_it_is_taken_over_by_name_j
     bench_close(&second);
 
     open_world(&second, &w, 0);
-    pawl_start_options by_name = {.size = sizeof by_name, .session = S("s1"), .take_over = 1, .lease_ms = 300};
+    pawl_start_options by_name = {
+        .size = sizeof by_name, .session = S("s1"), .take_over = 1, .lease_ms = 300};
     bench_start_with(&second, &by_name);
     char turn[80];
     bench_turn_id(&b, "s1", "r1", turn);

@@ -1,4 +1,5 @@
-/* Turns from submit to end through pawl.h, on both stores: the ordinary life, admission, tools of each class. */
+/* Turns from submit to end through pawl.h, on both stores: the ordinary life, admission, tools of
+ * each class. */
 #include "bench.h"
 
 #include <pthread.h>
@@ -85,10 +86,11 @@ static void test_a_command_tool_gives_its_output_to_the_model_d6(void **state)
     bench b;
     bench_begin(&b, *state);
     bench_open(&b);
-    bench_agent(&b,
-                "[{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"echo\",\"arguments\":{\"x\":7}}]},"
-                "{\"text\":\"{{last}}\"}]",
-                "[{\"name\":\"echo\",\"kind\":\"command\",\"run\":[\"cat\"],\"effects\":\"none\"}]", NULL);
+    bench_agent(
+        &b,
+        "[{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"echo\",\"arguments\":{\"x\":7}}]},"
+        "{\"text\":\"{{last}}\"}]",
+        "[{\"name\":\"echo\",\"kind\":\"command\",\"run\":[\"cat\"],\"effects\":\"none\"}]", NULL);
     bench_start(&b);
     bench_turn(&b, "s1", "r1", "go", "completed", "{\"x\":7}");
     bench_end(&b);
@@ -98,9 +100,10 @@ static void make_orders(bench *b)
 {
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(b->url + strlen("sqlite:"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "create table if not exists orders(id integer primary key, item text)", NULL,
-                                  NULL, NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "create table if not exists orders(id integer primary key, item text)",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
@@ -109,7 +112,8 @@ static int count_orders(bench *b)
     sqlite3 *db = NULL;
     sqlite3_stmt *select = NULL;
     assert_int_equal(sqlite3_open(b->url + strlen("sqlite:"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "select count(*) from orders", -1, &select, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "select count(*) from orders", -1, &select, NULL),
+                     SQLITE_OK);
     assert_int_equal(sqlite3_step(select), SQLITE_ROW);
     int count = sqlite3_column_int(select, 0);
     sqlite3_finalize(select);
@@ -194,12 +198,15 @@ static void test_a_tool_over_its_limit_is_abandoned_d6(void **state)
     bench_open(&b);
     bench_tool(&b, "slow", PAWL_NONE, sleep_long, &calls[0], 60);
     bench_tool(&b, "slow_once", PAWL_ONCE, sleep_long, &calls[1], 60);
-    bench_agent(&b,
-                "[{\"when\":{\"role\":\"user\",\"last\":\"none\"},\"calls\":[{\"name\":\"slow\",\"arguments\":{}}]},"
-                "{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"slow_once\",\"arguments\":{}}]},"
-                "{\"when\":{\"last\":\"unknown\"},\"text\":\"unknown\"},"
-                "{\"when\":{\"is_error\":true},\"text\":\"error\"},{\"text\":\"{{last}}\"}]",
-                "[{\"name\":\"slow\",\"kind\":\"native\"},{\"name\":\"slow_once\",\"kind\":\"native\"}]", NULL);
+    bench_agent(
+        &b,
+        "[{\"when\":{\"role\":\"user\",\"last\":\"none\"},\"calls\":[{\"name\":\"slow\","
+        "\"arguments\":{}}]},"
+        "{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"slow_once\",\"arguments\":{}}]},"
+        "{\"when\":{\"last\":\"unknown\"},\"text\":\"unknown\"},"
+        "{\"when\":{\"is_error\":true},\"text\":\"error\"},{\"text\":\"{{last}}\"}]",
+        "[{\"name\":\"slow\",\"kind\":\"native\"},{\"name\":\"slow_once\",\"kind\":\"native\"}]",
+        NULL);
     bench_start(&b);
     bench_turn(&b, "s1", "r1", "none", "completed", "error");
     bench_turn(&b, "s1", "r2", "once", "completed", "unknown");
@@ -275,7 +282,8 @@ static void test_of_concurrent_submits_of_one_id_exactly_one_is_accepted_a2(void
     bench_end(&b);
 }
 
-static void refused(bench *b, const char *session, const pawl_message *m, int32_t code, const char *field)
+static void refused(bench *b, const char *session, const pawl_message *m, int32_t code,
+                    const char *field)
 {
     pawl_doc *doc = NULL;
     assert_int_equal(pawl_submit(b->p, bench_str(session), m, &doc, NULL), code);
@@ -322,7 +330,8 @@ static void test_a_message_that_is_not_acceptable_names_its_field_a8(void **stat
     m.text = S("x");
     m.metadata_json = (pawl_str){large, sizeof large};
     refused(&b, "s", &m, PAWL_TOO_LARGE, "metadata");
-    pawl_tool tool = {.size = sizeof tool, .name = S("odd"), .description = S("\xff"), .run = never};
+    pawl_tool tool = {
+        .size = sizeof tool, .name = S("odd"), .description = S("\xff"), .run = never};
     pawl_error error = {0};
     assert_int_equal(pawl_tool_add(b.p, &tool, &error), PAWL_INVALID);
     assert_non_null(strstr(error.message, "description"));
@@ -359,7 +368,9 @@ static void test_messages_submitted_before_the_start_are_run_after_it_j5(void **
 
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
-        {#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"}
+    {                                                                                              \
+#test " sqlite", test, NULL, NULL, (void *)(uintptr_t) "sqlite"                            \
+    }
 
 int main(void)
 {

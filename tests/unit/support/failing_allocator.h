@@ -1,9 +1,9 @@
 /*
  * An allocator for tests: it counts what lives, checks every size it is told, and fails on demand.
  *
- * The sweep: set `fail_at` to 1, 2, 3 and so on (and `fail_forever` or not), run the code, and stop at
- * the first k for which `failed` stays 0. Whatever k, the code must answer PW_NOMEM or the right thing,
- * and leave live_bytes as it found it.
+ * The sweep: set `fail_at` to 1, 2, 3 and so on (and `fail_forever` or not), run the code, and stop
+ * at the first k for which `failed` stays 0. Whatever k, the code must answer PW_NOMEM or the right
+ * thing, and leave live_bytes as it found it.
  */
 #ifndef PW_TEST_FAILING_ALLOCATOR_H
 #define PW_TEST_FAILING_ALLOCATOR_H

@@ -5,8 +5,10 @@
 #include "core/record.h"
 
 #define RECORD(seq_, kind_, turn_, step_, body_)                                                   \
-    {.seq = (seq_), .at_ms = 1700000000000 + (int64_t)(seq_) * 1000, .kind = PW_RECORD_##kind_,    \
-     .turn = PW_STR_INIT(turn_), .step = PW_STR_INIT(step_), .body = PW_STR_INIT(body_)}
+    {                                                                                              \
+        .seq = (seq_), .at_ms = 1700000000000 + (int64_t)(seq_)*1000, .kind = PW_RECORD_##kind_,   \
+        .turn = PW_STR_INIT(turn_), .step = PW_STR_INIT(step_), .body = PW_STR_INIT(body_)         \
+    }
 
 #define STORY_USAGE                                                                                \
     "{\"input_tokens\":3000,\"output_tokens\":50,\"cached_tokens\":300,\"reasoning_tokens\":0,"    \
@@ -31,17 +33,18 @@
            "{\"v\":1,\"try\":1,\"class\":\"retry\",\"code\":\"cut_off\",\"message\":\"the stream " \
            "broke\",\"until\":1700000004000}")
 #define STORY_CALLS                                                                                \
-    RECORD(4, MODEL_COMPLETED, "t1", "model:2",                                                    \
-           "{\"v\":1,\"n\":2,\"provider\":\"scripted\",\"model\":\"m-1\",\"response_id\":\"x\","   \
-           "\"parts\":[{\"type\":\"thinking\",\"text\":\"hm\",\"raw\":{\"signature\":\"S3CRET\"}},"\
-           "{\"type\":\"text\",\"text\":\"On it.\"},"                                              \
-           "{\"type\":\"tool_call\",\"call\":\"a\",\"id\":\"a\",\"name\":\"create_order\","        \
-           "\"arguments\":{\"item\":  1.50}},"                                                     \
-           "{\"type\":\"tool_call\",\"call\":\"b\",\"id\":\"b\",\"name\":\"refund\","              \
-           "\"arguments\":{\"order\":12345678901234567890}}],"                                     \
-           "\"stop\":\"tool_calls\",\"stop_detail\":\"\",\"usage\":{\"in_uncached\":700,"          \
-           "\"in_cache_read\":300,\"in_cache_write\":-1,\"out\":20,\"reasoning\":5,"               \
-           "\"cost_micros\":12000},\"started_at\":1700000003100,\"tries\":2}")
+    RECORD(                                                                                        \
+        4, MODEL_COMPLETED, "t1", "model:2",                                                       \
+        "{\"v\":1,\"n\":2,\"provider\":\"scripted\",\"model\":\"m-1\",\"response_id\":\"x\","      \
+        "\"parts\":[{\"type\":\"thinking\",\"text\":\"hm\",\"raw\":{\"signature\":\"S3CRET\"}},"   \
+        "{\"type\":\"text\",\"text\":\"On it.\"},"                                                 \
+        "{\"type\":\"tool_call\",\"call\":\"a\",\"id\":\"a\",\"name\":\"create_order\","           \
+        "\"arguments\":{\"item\":  1.50}},"                                                        \
+        "{\"type\":\"tool_call\",\"call\":\"b\",\"id\":\"b\",\"name\":\"refund\","                 \
+        "\"arguments\":{\"order\":12345678901234567890}}],"                                        \
+        "\"stop\":\"tool_calls\",\"stop_detail\":\"\",\"usage\":{\"in_uncached\":700,"             \
+        "\"in_cache_read\":300,\"in_cache_write\":-1,\"out\":20,\"reasoning\":5,"                  \
+        "\"cost_micros\":12000},\"started_at\":1700000003100,\"tries\":2}")
 #define STORY_STARTED                                                                              \
     RECORD(5, TOOL_STARTED, "t1", "tool:2:b",                                                      \
            "{\"v\":1,\"call\":\"b\",\"name\":\"refund\",\"execution\":1,\"limit_at\":"             \

@@ -51,7 +51,8 @@ static size_t tell(fixture *f, const pw_record *record, const pw_event_out **ret
 static const pw_json *data_of(fixture *f, const pw_event_out *event)
 {
     const pw_json *data;
-    assert_int_equal(pw_json_parse(&f->arena, event->data, PW_JSON_UNIQUE_KEYS, &data, &f->error), PW_OK);
+    assert_int_equal(pw_json_parse(&f->arena, event->data, PW_JSON_UNIQUE_KEYS, &data, &f->error),
+                     PW_OK);
     assert_null(memchr(event->data.ptr, '\n', event->data.len));
     assert_str(pw_json_text(pw_json_get(data, "session")), "s1");
     assert_str(pw_json_text(pw_json_get(data, "turn")), "t1");
@@ -90,9 +91,9 @@ static void test_M4_names(void **state)
 {
     fixture *f = *state;
     static const char *const names[STORY_EVENTS] = {
-        "turn.started",     "message.restarted", "model.retrying",   "message.completed",
-        "action.requested", "action.requested",  "attempt.started",  "action.completed",
-        "action.completed", "message.completed", "turn.completed",   NULL};
+        "turn.started",     "message.restarted", "model.retrying",  "message.completed",
+        "action.requested", "action.requested",  "attempt.started", "action.completed",
+        "action.completed", "message.completed", "turn.completed",  NULL};
     size_t n = 0;
     for (size_t i = 0; i < STORY_COUNT; i++) {
         const pw_event_out *e;
@@ -115,7 +116,8 @@ static void test_M6_a_started_turn_is_closed_by_one_terminal_with_the_turns_fiel
     assert_str(pw_json_text(pw_json_get(data, "state")), "completed");
     assert_str(pw_json_text(pw_json_get(data, "text")), "Done.");
     assert_str(pw_json_text(pw_json_get(pw_json_get(data, "usage"), "cost_usd")), "0.0123");
-    assert_int_equal(pw_json_i64_or(pw_json_get(pw_json_get(data, "usage"), "duration_ms"), -1), 9000);
+    assert_int_equal(pw_json_i64_or(pw_json_get(pw_json_get(data, "usage"), "duration_ms"), -1),
+                     9000);
 }
 
 static void test_M6_an_unknown_call_is_closed_by_an_error(void **state)
@@ -142,10 +144,11 @@ static void test_D8_late_and_started_records_tell_nothing(void **state)
 static void test_C6_blank_text_is_no_message(void **state)
 {
     fixture *f = *state;
-    pw_record blank = RECORD(3, MODEL_COMPLETED, "t1", "model:2",
-                             "{\"v\":1,\"n\":2,\"model\":\"m\",\"parts\":[{\"type\":\"text\",\"text\":\" "
-                             "\\n\"},{\"type\":\"tool_call\",\"call\":\"a\",\"name\":\"x\",\"broken\":\"{\"}],"
-                             "\"stop\":\"tool_calls\",\"usage\":{}}");
+    pw_record blank =
+        RECORD(3, MODEL_COMPLETED, "t1", "model:2",
+               "{\"v\":1,\"n\":2,\"model\":\"m\",\"parts\":[{\"type\":\"text\",\"text\":\" "
+               "\\n\"},{\"type\":\"tool_call\",\"call\":\"a\",\"name\":\"x\",\"broken\":\"{\"}],"
+               "\"stop\":\"tool_calls\",\"usage\":{}}");
     const pw_event_out *e;
     assert_int_equal(tell(f, &blank, &e), 1);
     assert_str(e[0].name, "action.requested");
@@ -158,9 +161,10 @@ static void test_C6_blank_text_is_no_message(void **state)
 static void test_M1_an_event_with_foreign_line_breaks_is_one_line(void **state)
 {
     fixture *f = *state;
-    pw_record r = RECORD(3, TOOL_COMPLETED, "t1", "tool:2:a",
-                         "{\"v\":1,\"call\":\"a\",\"name\":\"x\",\"effects\":\"none\",\"outcome\":\"done\","
-                         "\"result\":{\n \"a\" :\r\n 1.0 },\"is_error\":false,\"executions\":1}");
+    pw_record r =
+        RECORD(3, TOOL_COMPLETED, "t1", "tool:2:a",
+               "{\"v\":1,\"call\":\"a\",\"name\":\"x\",\"effects\":\"none\",\"outcome\":\"done\","
+               "\"result\":{\n \"a\" :\r\n 1.0 },\"is_error\":false,\"executions\":1}");
     const pw_event_out *e;
     assert_int_equal(tell(f, &r, &e), 1);
     assert_str(pw_json_get(data_of(f, &e[0]), "result")->raw, "{\"a\":1.0}");
@@ -173,9 +177,11 @@ static void test_J8_a_newer_or_damaged_body_is_named(void **state)
     pw_record broken = RECORD(8, WAIT_SET, "t1", "", "[]");
     const pw_event_out *e;
     size_t count;
-    assert_int_equal(pw_event_tell(&newer, PW_STR("s1"), &f->arena, &e, &count, &f->error), PW_NEWER_SCHEMA);
+    assert_int_equal(pw_event_tell(&newer, PW_STR("s1"), &f->arena, &e, &count, &f->error),
+                     PW_NEWER_SCHEMA);
     assert_non_null(strstr(f->error.message, "record 7"));
-    assert_int_equal(pw_event_tell(&broken, PW_STR("s1"), &f->arena, &e, &count, &f->error), PW_CORRUPT);
+    assert_int_equal(pw_event_tell(&broken, PW_STR("s1"), &f->arena, &e, &count, &f->error),
+                     PW_CORRUPT);
     assert_non_null(strstr(f->error.message, "record 8"));
 }
 
@@ -186,9 +192,9 @@ static void test_M1_cursors(void **state)
         const char *text;
         pw_cursor want;
     } good[] = {
-        {"", {0, 0, 0}},         {"0", {0, 0, 0}},     {"12", {12, 0, 0}},
-        {"12-3", {11, 3, 0}},    {"1-1", {0, 1, 0}},   {"12.40", {12, 0, 40}},
-        {"12.0", {12, 0, 0}},    {"0.7", {0, 0, 7}},   {"18446744073709551615", {UINT64_MAX, 0, 0}},
+        {"", {0, 0, 0}},      {"0", {0, 0, 0}},   {"12", {12, 0, 0}},
+        {"12-3", {11, 3, 0}}, {"1-1", {0, 1, 0}}, {"12.40", {12, 0, 40}},
+        {"12.0", {12, 0, 0}}, {"0.7", {0, 0, 7}}, {"18446744073709551615", {UINT64_MAX, 0, 0}},
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         pw_cursor c;
@@ -202,9 +208,24 @@ static void test_M1_cursors(void **state)
 static void test_M1_garbage_is_no_cursor(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"x",   "-1",  "1-",    "1.",  "1-0", "0-1",   " 1", "1 ", "+1",
-                                      "1.-2", "1--2", "1-2-3", "1.2.3", "1e3", "18446744073709551616",
-                                      "1-4294967296", "..", "\xff"};
+    static const char *const bad[] = {"x",
+                                      "-1",
+                                      "1-",
+                                      "1.",
+                                      "1-0",
+                                      "0-1",
+                                      " 1",
+                                      "1 ",
+                                      "+1",
+                                      "1.-2",
+                                      "1--2",
+                                      "1-2-3",
+                                      "1.2.3",
+                                      "1e3",
+                                      "18446744073709551616",
+                                      "1-4294967296",
+                                      "..",
+                                      "\xff"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         pw_cursor c = {7, 7, 7};
         pw_error error = {0};
@@ -217,14 +238,21 @@ static void test_M1_garbage_is_no_cursor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_M1_a_record_of_several_events_numbers_all_but_the_last, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_M1_a_record_is_told_the_same_each_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_M1_a_record_of_several_events_numbers_all_but_the_last,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_M1_a_record_is_told_the_same_each_time, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_M4_names, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_M6_a_started_turn_is_closed_by_one_terminal_with_the_turns_fields, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_M6_an_unknown_call_is_closed_by_an_error, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_D8_late_and_started_records_tell_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_M6_a_started_turn_is_closed_by_one_terminal_with_the_turns_fields, setup,
+            teardown),
+        cmocka_unit_test_setup_teardown(test_M6_an_unknown_call_is_closed_by_an_error, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_D8_late_and_started_records_tell_nothing, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_C6_blank_text_is_no_message, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_M1_an_event_with_foreign_line_breaks_is_one_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_M1_an_event_with_foreign_line_breaks_is_one_line,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_J8_a_newer_or_damaged_body_is_named, setup, teardown),
         cmocka_unit_test(test_M1_cursors),
         cmocka_unit_test(test_M1_garbage_is_no_cursor),

@@ -44,7 +44,9 @@ static void assert_str(pw_str got, const char *want)
 static const pw_json *parsed(fixture *f, const pw_buffer *text)
 {
     const pw_json *json;
-    assert_int_equal(pw_json_parse(&f->arena, pw_buffer_str(text), PW_JSON_UNIQUE_KEYS, &json, &f->error), PW_OK);
+    assert_int_equal(
+        pw_json_parse(&f->arena, pw_buffer_str(text), PW_JSON_UNIQUE_KEYS, &json, &f->error),
+        PW_OK);
     return json;
 }
 
@@ -52,8 +54,11 @@ static const pw_json *turn_of(fixture *f, size_t count, pw_turn_state state, pw_
 {
     pw_buffer out;
     pw_buffer_init_arena(&out, &f->arena, 1 << 20);
-    pw_view_turn turn = {.session = PW_STR("s1"), .records = story, .count = count,
-                         .row_state = state, .row_reason = reason};
+    pw_view_turn turn = {.session = PW_STR("s1"),
+                         .records = story,
+                         .count = count,
+                         .row_state = state,
+                         .row_reason = reason};
     assert_int_equal(pw_view_turn_json(&turn, &f->arena, &out, &f->error), PW_OK);
     return parsed(f, &out);
 }
@@ -77,11 +82,13 @@ static void test_H2_a_turn_has_every_member_of_the_shape(void **state)
 {
     fixture *f = *state;
     static const char *const members[] = {
-        "id",     "session", "state",     "reason",   "detail",   "actor",      "since",    "text",   "stop",
-        "requests", "continues", "agent", "model", "attempts", "started_at", "ended_at", "inputs", "operations", "usage"};
+        "id",         "session",  "state",    "reason",     "detail", "actor", "since",
+        "text",       "stop",     "requests", "continues",  "agent",  "model", "attempts",
+        "started_at", "ended_at", "inputs",   "operations", "usage"};
     static const char *const counters[] = {
-        "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "unpriced_calls", "lost_calls",
-        "iterations", "tool_calls", "retries", "fallbacks", "protocol_failures", "duration_ms"};
+        "input_tokens",   "output_tokens",     "cached_tokens", "reasoning_tokens", "cost_usd",
+        "unpriced_calls", "lost_calls",        "iterations",    "tool_calls",       "retries",
+        "fallbacks",      "protocol_failures", "duration_ms"};
     for (int open = 0; open < 2; open++) {
         const pw_json *turn = turn_of(f, open ? 9 : 10, PW_TURN_RUNNING, PW_STR_NONE);
         assert_int_equal(turn->count, sizeof(members) / sizeof(members[0]));
@@ -112,8 +119,10 @@ static void test_H2_an_ended_turn_is_told_from_its_end(void **state)
 static void test_H2_late_evidence_behind_the_end_changes_nothing(void **state)
 {
     fixture *f = *state;
-    pw_record with_late[] = {STORY, RECORD(11, TOOL_LATE, "t1", "tool:2:b",
-                                           "{\"v\":1,\"call\":\"b\",\"name\":\"refund\",\"outcome\":\"done\",\"result\":7}")};
+    pw_record with_late[] = {
+        STORY,
+        RECORD(11, TOOL_LATE, "t1", "tool:2:b",
+               "{\"v\":1,\"call\":\"b\",\"name\":\"refund\",\"outcome\":\"done\",\"result\":7}")};
     pw_view_turn turn = {.session = PW_STR("s1"), .records = with_late, .count = 11};
     pw_buffer out;
     pw_buffer_init_arena(&out, &f->arena, 1 << 20);
@@ -170,7 +179,10 @@ static void test_D4_steps_say_what_is_owed_running_unknown(void **state)
     static const struct {
         size_t count;
         const char *refund, *order;
-    } at[] = {{4, "owed", "owed"}, {5, "running", "owed"}, {7, "unknown", "owed"}, {10, "unknown", "done"}};
+    } at[] = {{4, "owed", "owed"},
+              {5, "running", "owed"},
+              {7, "unknown", "owed"},
+              {10, "unknown", "done"}};
     for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
         const pw_json *steps = steps_of(f, at[i].count);
         const pw_json *order = pw_json_at(steps, 1), *refund = pw_json_at(steps, 2);
@@ -208,32 +220,39 @@ static void test_C8_messages_never_show_what_a_provider_bound_to_itself(void **s
     assert_str(pw_json_text(pw_json_get(m, "role")), "assistant");
     assert_int_equal(pw_json_get(m, "content")->count, 4);
     assert_str(pw_json_at(pw_json_get(m, "content"), 2)->raw,
-               "{\"type\":\"tool_call\",\"call\":\"a\",\"name\":\"create_order\",\"arguments\":{\"item\":1.50}}");
+               "{\"type\":\"tool_call\",\"call\":\"a\",\"name\":\"create_order\",\"arguments\":{"
+               "\"item\":1.50}}");
 }
 
 static void test_A5_a_users_message_says_who_and_whence(void **state)
 {
     fixture *f = *state;
     const pw_json *m = message_of(f, &story[0], 0)->child;
-    assert_str(m->raw, "{\"n\":1,\"seq\":1,\"at\":\"2023-11-14T22:13:21.000Z\",\"turn\":\"t1\",\"role\":\"user\","
-                       "\"content\":[{\"type\":\"text\",\"text\":\"two orders\"}],\"requests\":[{\"id\":\"r1\","
-                       "\"at\":\"2023-11-14T22:13:20.500Z\",\"source\":\"http\",\"user\":{\"id\":\"U1\",\"attested\":true}}]}");
+    assert_str(
+        m->raw,
+        "{\"n\":1,\"seq\":1,\"at\":\"2023-11-14T22:13:21.000Z\",\"turn\":\"t1\",\"role\":\"user\","
+        "\"content\":[{\"type\":\"text\",\"text\":\"two orders\"}],\"requests\":[{\"id\":\"r1\","
+        "\"at\":\"2023-11-14T22:13:20.500Z\",\"source\":\"http\",\"user\":{\"id\":\"U1\","
+        "\"attested\":true}}]}");
 }
 
 static void test_C1_a_tools_message_is_numbered_by_its_call(void **state)
 {
     fixture *f = *state;
     const pw_json *m = message_of(f, &story[6], 4)->child;
-    assert_str(m->raw, "{\"n\":4,\"seq\":7,\"at\":\"2023-11-14T22:13:27.000Z\",\"turn\":\"t1\",\"step\":\"tool:2:b\","
-                       "\"role\":\"tool\",\"content\":[{\"type\":\"tool_result\",\"call\":\"b\",\"result\":"
-                       "{\"outcome\":\"unknown\"},\"is_error\":true}]}");
+    assert_str(m->raw,
+               "{\"n\":4,\"seq\":7,\"at\":\"2023-11-14T22:13:27.000Z\",\"turn\":\"t1\",\"step\":"
+               "\"tool:2:b\","
+               "\"role\":\"tool\",\"content\":[{\"type\":\"tool_result\",\"call\":\"b\",\"result\":"
+               "{\"outcome\":\"unknown\"},\"is_error\":true}]}");
 }
 
 static void test_I7_a_cancelled_turns_text_so_far_is_partial(void **state)
 {
     fixture *f = *state;
-    pw_record ended = RECORD(5, TURN_ENDED, "t1", "",
-                             "{\"v\":1,\"state\":\"cancelled\",\"reason\":\"user\",\"text\":\"Half a\"}");
+    pw_record ended =
+        RECORD(5, TURN_ENDED, "t1", "",
+               "{\"v\":1,\"state\":\"cancelled\",\"reason\":\"user\",\"text\":\"Half a\"}");
     const pw_json *m = message_of(f, &ended, 0)->child;
     assert_true(pw_json_true(pw_json_get(m, "partial")));
     assert_true(pw_json_is(pw_json_get(m, "n"), PW_JSON_NULL));
@@ -244,17 +263,27 @@ static void test_I7_a_cancelled_turns_text_so_far_is_partial(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_H2_a_turn_has_every_member_of_the_shape, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_H2_an_ended_turn_is_told_from_its_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_H2_late_evidence_behind_the_end_changes_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_G1_an_open_turn_counts_every_attempt_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_M5_an_open_turn_takes_the_rows_word_for_its_reason, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_H2_a_turn_has_every_member_of_the_shape, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_H2_an_ended_turn_is_told_from_its_end, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_H2_late_evidence_behind_the_end_changes_nothing, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_G1_an_open_turn_counts_every_attempt_once, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_M5_an_open_turn_takes_the_rows_word_for_its_reason,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_G1_nothing_priced_is_null, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_D4_steps_say_what_is_owed_running_unknown, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_C8_messages_never_show_what_a_provider_bound_to_itself, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_A5_a_users_message_says_who_and_whence, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_C1_a_tools_message_is_numbered_by_its_call, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_I7_a_cancelled_turns_text_so_far_is_partial, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_D4_steps_say_what_is_owed_running_unknown, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_C8_messages_never_show_what_a_provider_bound_to_itself,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_A5_a_users_message_says_who_and_whence, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_C1_a_tools_message_is_numbered_by_its_call, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_I7_a_cancelled_turns_text_so_far_is_partial, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
