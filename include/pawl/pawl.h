@@ -218,8 +218,7 @@ void pawl_events_close(pawl_events *);       /* NULL is fine; before pawl_close 
 #define PAWL_NONE 0          /* reads only: may run again */
 #define PAWL_IDEMPOTENT 1    /* at least once, always with the same key */
 #define PAWL_ONCE 2          /* at most once: after a crash its outcome is unknown */
-#define PAWL_TRANSACTIONAL 3 /* exactly once: writes by pawl_call_handle commit with the receipt   \
-                              */
+#define PAWL_TRANSACTIONAL 3 /* exactly once: writes commit with the receipt */
 
 /* Returns what pawl_call_return, _error or _fatal returned. A tool that returns without calling one
  * of them is fatal. */
