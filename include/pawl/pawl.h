@@ -210,8 +210,10 @@ int32_t pawl_follow(pawl *, pawl_str session, pawl_str cursor, pawl_events **ret
 /* PAWL_OK; PAWL_TIMEOUT; PAWL_END: the handle was closed under it. One thread a stream; strings
  * live until the next call. */
 int32_t pawl_events_next(pawl_events *, int64_t timeout_ms, pawl_event *ret);
-int32_t pawl_events_fd(const pawl_events *); /* readable when next() would not wait */
-void pawl_events_close(pawl_events *);       /* NULL is fine; before pawl_close */
+/* Readable when next() would not wait. -1: none; also on a read-only handle, which asks the store
+ * itself: give next() a timeout. */
+int32_t pawl_events_fd(const pawl_events *);
+void pawl_events_close(pawl_events *); /* NULL is fine; before pawl_close */
 
 /* --- Tools and agents: added between open and start --- */
 
