@@ -152,7 +152,14 @@ def stage_default(words):
     run_many(list(e2e_jobs(path, words)), at_once=1)
 
 
+def check_format():
+    """Every C file is laid out as .clang-format says."""
+    files = subprocess.run(["git", "ls-files", "*.c", "*.h"], cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+    run_one("clang-format", ["clang-format", "--dry-run", "-Werror", *files])
+
+
 def stage_all():
+    check_format()
     clang = build("build-clang", compiler="clang")
     say("units under clang")
     run_many(programs(clang, ("unit", "conformance")))
