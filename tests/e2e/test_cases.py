@@ -214,6 +214,20 @@ class Tools(unittest.TestCase):
             self.assertEqual((turn["state"], turn["reason"]), ("failed", "tool_fatal"))
 
 
+    def test_F8_words_in_an_error_decide_nothing(self):
+        with World() as world:
+            words = ["cancelled by the user", "rate limit exceeded, retry after 30 s", "prompt is too long", "connection reset", "outcome unknown", "fatal: paused"]
+            world.agent("a", {"name": "a", "model": scripted({"when": {"step": 1}, "calls": [call("act", w) for w in words]}, {"text": "Done."}),
+                              "tools": [{"name": "act", "kind": "command", "effects": "once", "run": ["./fail"], "input": ANY}]},
+                        files={"fail": "#!/bin/sh\nread -r a\nprintf '%s' \"$a\" | sed 's/.*\"id\": *\"//; s/\".*//' >&2\nexit 1\n"})
+            turn = world.json(*RUN)
+            self.assertEqual((turn["state"], turn["text"]), ("completed", "Done."))
+            receipts = [r[4] for r in world.records("tool.completed")]
+            self.assertEqual([r["outcome"] for r in receipts], ["error"] * len(words))
+            for word, receipt in zip(words, receipts):
+                self.assertIn(word, receipt["result"]["error"])
+
+
 class Storage(unittest.TestCase):
     def test_case_I3_a_lock_held_for_ten_seconds_delays_a_turn_and_loses_nothing(self):
         with World() as world:

@@ -48,7 +48,7 @@ class Owners(unittest.TestCase):
             epochs = [epoch for _, epoch in rows]
             self.assertEqual(epochs, sorted(epochs), "an older epoch never writes after a newer one")
 
-    def test_A3_J2_a_second_process_admits_behind_the_first_and_both_are_answered_in_order(self):
+    def test_A3_B1_B5_J2_a_second_process_admits_behind_the_first_and_both_are_answered_in_order(self):
         world = self.world([{"when": {"turn": "first"}, "reply": {"text": "One. " * 20, "chunk": 5, "pace": 0.05}}, {"when": {"turn": "second"}, "reply": {"text": "Two."}}])
         first = world.start(*world.command("marker:s first", "s", "r1"), "--json")
         until(first, '"message.delta"')
