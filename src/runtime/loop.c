@@ -301,7 +301,8 @@ static bool step(pw_loop *loop, pw_seat *seat, const pw_input *input)
     if (status != PW_OK) {
         pw_log(loop->p, 0, "step_failed", "session %lld: %s", (long long)seat->id,
                pw_status_code(status));
-        seat->reload = true;
+        seat->reload = seat->failed =
+            true; /* what cannot be read now cannot be read at once again */
         return true;
     }
     do_effects(loop, seat, &effects);

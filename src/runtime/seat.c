@@ -283,7 +283,7 @@ static void took(pw_loop *loop, pw_seat *seat)
         seat->agent = pw_agent_find(loop->p, seat->row.agent);
     }
     bool mine = !seat->agent || pw_str_equal(seat->agent->name, seat->row.agent);
-    if (loop->draining || !mine) {
+    if (loop->draining || !mine || seat->failed) {
         send_release(loop, seat);
         return;
     }
