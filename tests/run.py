@@ -193,6 +193,17 @@ def stage_all():
                              "-print_final_stats=0", "-verbosity=0", f"-artifact_prefix={folder}/{n}-"], {}, 300) for n in targets])
 
 
+def report_figures():
+    """The benchmarks' figures, for the log: reported, not judged."""
+    say("figures (bench/run --quick; reported, not judged)")
+    try:
+        done = subprocess.run([sys.executable, "bench/run", "--quick", "--no-write"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=600)
+        print(done.stdout.decode("utf-8", "replace"), flush=True)
+    except subprocess.TimeoutExpired:
+        say("the benchmarks took over 600 s: no figures")
+
+
 def soak(minutes):
     path = build("build")
     end = time.monotonic() + minutes * 60
@@ -221,6 +232,7 @@ def main():
         stage_default(arguments.words)
         if arguments.all:
             stage_all()
+            report_figures()
     finish()
 
 
