@@ -106,12 +106,13 @@ static void next_wake(pw_op *op, const mem_session *s)
  * are put into the first half of scratch; the second half is the walk's own list. */
 static size_t due_walk(mem_store *m, pw_op *op)
 {
+    if (m->heap.count == 0) {
+        return 0; /* the lists may not be there yet */
+    }
     mem_session **found = (mem_session **)m->scratch.items;
     mem_session **todo = found + m->sessions.count;
     size_t found_count = 0, todo_count = 0;
-    if (m->heap.count > 0) {
-        todo[todo_count++] = m->heap.items[0];
-    }
+    todo[todo_count++] = m->heap.items[0];
     while (todo_count > 0) {
         mem_session *s = todo[--todo_count];
         bool later = s->wake_at_ms > op->due.now_ms;
