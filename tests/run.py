@@ -54,7 +54,6 @@ def count(output, status):
         passed = sum(int(n) for n in re.findall(r"^\[  PASSED  \] (\d+) test\(s\)\.?$", output, re.M))
         failed = sum(int(n) for n in re.findall(r"^\[  FAILED  \].*?(\d+) test\(s\)", output, re.M))
         skipped = sum(int(n) for n in re.findall(r"^\[  SKIPPED \].*?(\d+) test\(s\)", output, re.M))
-        passed -= 0
     elif re.search(r"^Ran (\d+) tests?", output, re.M):
         ran = int(re.search(r"^Ran (\d+) tests?", output, re.M).group(1))
         said = dict((k, int(v)) for k, v in re.findall(r"(failures|errors|skipped)=(\d+)", output.splitlines()[-1]))

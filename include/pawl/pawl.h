@@ -89,7 +89,7 @@ typedef struct pawl_options {
                            sqlite:$XDG_STATE_HOME/pawl/pawl.db */
     pawl_str agents;    /* a folder of agents' folders, or one agent's folder; empty: none */
     pawl_str principal; /* whose sessions; empty: "local" */
-    int32_t threads;    /* pool threads for native tools and reads; 0: 4 */
+    int32_t threads;    /* pool threads for native tools; 0: 4 */
     int32_t flags;      /* PAWL_OPEN_* */
     void *ctx;
     /* level: 0 error, 1 warning, 2 information; NULL: nothing is logged */

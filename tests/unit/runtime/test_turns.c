@@ -366,6 +366,47 @@ static void test_messages_submitted_before_the_start_are_run_after_it_j5(void **
     bench_end(&b);
 }
 
+/* Two at once would meet here: each waits a while for another to come in. */
+static atomic_int inside, most_inside;
+
+static int32_t meet(pawl_call *call, void *ctx)
+{
+    (void)ctx;
+    int now = atomic_fetch_add(&inside, 1) + 1;
+    if (now > atomic_load(&most_inside)) {
+        atomic_store(&most_inside, now);
+    }
+    for (int i = 0; i < 100 && atomic_load(&inside) < 2; i++) {
+        usleep(3000);
+    }
+    atomic_fetch_sub(&inside, 1);
+    return pawl_call_return(call, S("{}"));
+}
+
+static void test_native_tools_run_on_as_many_threads_as_the_options_say(void **state)
+{
+    (void)state;
+    for (int32_t threads = 1; threads <= 2; threads++) {
+        bench b;
+        bench_begin(&b, "memory");
+        pawl_options options = {.size = sizeof options, .store = S("memory:"), .threads = threads};
+        assert_int_equal(pawl_open(&options, &b.p, NULL), PAWL_OK);
+        bench_tool(&b, "meet", PAWL_NONE, meet, NULL, 0);
+        bench_agent(&b,
+                    "[{\"when\":{\"role\":\"user\"},\"calls\":[{\"name\":\"meet\","
+                    "\"arguments\":{}}]},{\"text\":\"done\"}]",
+                    "[{\"name\":\"meet\",\"kind\":\"native\"}]", NULL);
+        atomic_store(&most_inside, 0);
+        assert_int_equal(bench_submit(&b, "s1", "r", "go"), PAWL_OK);
+        assert_int_equal(bench_submit(&b, "s2", "r", "go"), PAWL_OK);
+        bench_start(&b);
+        pawl_doc_free(bench_wait(&b, "s1", "r"));
+        pawl_doc_free(bench_wait(&b, "s2", "r"));
+        assert_int_equal(atomic_load(&most_inside), threads);
+        bench_end(&b);
+    }
+}
+
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
     {                                                                                              \
@@ -387,6 +428,7 @@ int main(void)
         BOTH(test_a_message_that_is_not_acceptable_names_its_field_a8),
         BOTH(test_waiting_for_what_does_not_exist_is_not_found),
         BOTH(test_messages_submitted_before_the_start_are_run_after_it_j5),
+        cmocka_unit_test(test_native_tools_run_on_as_many_threads_as_the_options_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
