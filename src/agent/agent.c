@@ -129,7 +129,7 @@ static void add_found(loading *l, const pw_source *source, const pw_json *from, 
 
 static void check_provider(loading *l, const pw_definition *definition, const pw_source *script)
 {
-    const pw_provider *provider = pw_provider_find(definition->provider);
+    const pw_provider *provider = pw_provider_find(definition->models[0].provider);
     if (provider == NULL) {
         pw_buffer names;
         pw_buffer_init_arena(&names, l->arena, 400);
@@ -140,12 +140,13 @@ static void check_provider(loading *l, const pw_definition *definition, const pw
         const pw_json *at = pw_source_find(l->yaml.root, PW_STR("model.provider"));
         pw_problem_add(&l->problems, PW_INVALID, l->yaml.path, pw_source_line(&l->yaml, at),
                        "model.provider: expected one of %.*s, found \"%.*s\"",
-                       PW_STR_ARG(pw_buffer_str(&names)), PW_STR_ARG(definition->provider));
+                       PW_STR_ARG(pw_buffer_str(&names)),
+                       PW_STR_ARG(definition->models[0].provider));
         return;
     }
     static const char in_script[] = "model.script[";
     pw_error error = {0};
-    const pw_status status = provider->check(definition->model, l->arena, &error);
+    const pw_status status = provider->check(definition->models[0].options, l->arena, &error);
     if (status != PW_OK && script->root != NULL &&
         strncmp(error.message, in_script, sizeof in_script - 1) == 0) {
         add_found(l, script, script->root, status, error.message + sizeof in_script - 2);

@@ -69,6 +69,7 @@ static pw_status fill_request(pw_session *s, pw_model_request *request)
         .attempt = (int32_t)turn->attempts,
         .tries = (int32_t)(turn->retries + turn->waits + turn->empties + 1),
         .definition = s->v.pinned,
+        .model = &s->v.pinned->models[0],
         .source = turn->source,
         .messages = pw_window(&s->d),
         .count = count,

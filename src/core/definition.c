@@ -1,5 +1,6 @@
 #include "core/definition.h"
 
+#include "base/format.h"
 #include "base/schema.h"
 
 enum {
@@ -223,16 +224,62 @@ static pw_status read_tools(pw_arena *arena, const reader *r, pw_definition *def
 
 /* --- The whole. */
 
-static pw_status read_model(const reader *r, pw_definition *definition)
+/* One of model.fallback: a whole model, but for the provider, which is the first one's where it is
+ * left out. */
+static pw_status read_fallback(const pw_json *item, const pw_model_choice *first, size_t index,
+                               pw_model_choice *ret, pw_error *error)
 {
-    PW_TRY(read_object(r, "model", &definition->model));
-    const reader m = {definition->model, "model.", r->error};
-    if (definition->model) {
-        PW_TRY(read_text(&m, "provider", &definition->provider));
-        PW_TRY(read_text(&m, "name", &definition->model_name));
+    char where[40];
+    pw_format(where, sizeof where, "model.fallback[%zu].", index);
+    if (!pw_json_is(item, PW_JSON_OBJECT)) {
+        return PW_FAIL(error, PW_INVALID, "model.fallback[%zu] must be a model", index);
     }
-    if (definition->provider.len == 0 || definition->model_name.len == 0) {
+    const reader m = {item, where, error};
+    *ret = (pw_model_choice){.options = item};
+    PW_TRY(read_text(&m, "provider", &ret->provider));
+    PW_TRY(read_text(&m, "name", &ret->name));
+    if (ret->provider.len == 0) {
+        ret->provider = first->provider;
+    }
+    if (ret->name.len == 0) {
+        return PW_FAIL(error, PW_INVALID, "model.fallback[%zu] must have a name", index);
+    }
+    if (pw_json_get(item, "fallback")) {
+        return PW_FAIL(error, PW_INVALID,
+                       "model.fallback[%zu].fallback is not known: list them one after another",
+                       index);
+    }
+    return PW_OK;
+}
+
+static pw_status read_model(pw_arena *arena, const reader *r, pw_definition *definition)
+{
+    pw_model_choice first = {.options = NULL};
+    PW_TRY(read_object(r, "model", &first.options));
+    const reader m = {first.options, "model.", r->error};
+    if (first.options) {
+        PW_TRY(read_text(&m, "provider", &first.provider));
+        PW_TRY(read_text(&m, "name", &first.name));
+    }
+    if (first.provider.len == 0 || first.name.len == 0) {
         return PW_FAIL(r->error, PW_INVALID, "model must have a provider and a name");
+    }
+    const pw_json *fallbacks = pw_json_get(first.options, "fallback");
+    if (fallbacks && !pw_json_is(fallbacks, PW_JSON_ARRAY)) {
+        return PW_FAIL(r->error, PW_INVALID, "model.fallback must be a list of models");
+    }
+    const size_t more = fallbacks ? fallbacks->count : 0;
+    pw_model_choice *models = PW_NEW_ARRAY(arena, pw_model_choice, more + 1);
+    if (!models) {
+        return PW_FAIL(r->error, PW_NOMEM, "out of memory reading models");
+    }
+    models[0] = first;
+    definition->models = models;
+    definition->model_count = 1;
+    for (const pw_json *item = fallbacks ? fallbacks->child : NULL; item; item = item->next) {
+        PW_TRY(read_fallback(item, &first, definition->model_count - 1,
+                             &models[definition->model_count], r->error));
+        definition->model_count++;
     }
     return PW_OK;
 }
@@ -252,7 +299,7 @@ static pw_status read_definition(pw_arena *arena, const reader *r, pw_definition
         return PW_FAIL(r->error, PW_INVALID, "a definition must have a name");
     }
     PW_TRY(read_text(r, "instructions", &definition->instructions));
-    PW_TRY(read_model(r, definition));
+    PW_TRY(read_model(arena, r, definition));
     definition->budget = PW_BUDGET_DEFAULT;
     PW_TRY(pw_budget_apply(&definition->budget, pw_json_get(r->object, "budget"), r->error));
     PW_TRY(read_integer(r, "debounce_ms", 0, MS_MAX, &definition->debounce_ms));

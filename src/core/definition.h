@@ -3,7 +3,9 @@
  * its parsed form, which is immutable and shared by every session that uses it.
  *
  * The text (all keys but name and model optional; unknown keys are PW_INVALID):
- * {"name","instructions","model":{"provider","name","max_tokens","thinking",…provider options},
+ * {"name","instructions","model":{"provider","name","max_tokens","thinking",…provider options,
+ *  "fallback":[further models in order (F6): whole objects, `provider` as the first's where left
+ * out]},
  *  "budget":{"max_iterations","max_tool_calls","max_cost_usd","max_tokens","deadline_ms"},"debounce_ms",
  *  "context":{"messages"},"max_protocol_failures",
  *  "tools":[{"name","kind","description","effects","input":{schema},"limit_ms","result_limit", …the
@@ -50,13 +52,19 @@ typedef struct pw_tool_declaration {
     const pw_json *config;    /* the whole declaration */
 } pw_tool_declaration;
 
+/* A model as the agent names it. */
+typedef struct pw_model_choice {
+    pw_str provider, name;
+    const pw_json *options; /* the whole object: {"provider","name","max_tokens", …} */
+} pw_model_choice;
+
 typedef struct pw_definition {
     pw_str text;      /* canonical JSON */
     pw_hash_hex hash; /* of `text` */
     const pw_json *json;
     pw_str name, instructions;
-    const pw_json *model; /* the first choice */
-    pw_str provider, model_name;
+    const pw_model_choice *models; /* the first choice, then its fallbacks in their order (F6) */
+    size_t model_count;
     pw_budget budget;
     int64_t debounce_ms;           /* default 0 */
     int64_t context_messages;      /* -1: all */

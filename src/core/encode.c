@@ -269,8 +269,8 @@ pw_status pw_encode_model_completed(pw_session *s, const pw_reply *reply, int64_
     pw_json_put_i64(&b.w, "n", n);
     put_outside(s, &b, "provider", reply->provider);
     put_outside(s, &b, "model", reply->model);
-    if (!pw_str_equal(reply->model, s->v.pinned->model_name)) {
-        put_outside(s, &b, "asked", s->v.pinned->model_name);
+    if (!pw_str_equal(reply->model, s->v.pinned->models[0].name)) {
+        put_outside(s, &b, "asked", s->v.pinned->models[0].name);
     }
     put_outside(s, &b, "response_id", reply->response_id);
     pw_json_key(&b.w, "parts");

@@ -109,8 +109,9 @@ pw_status pw_reply_keep(pw_session *s, const pw_reply *reply, pw_arena *arena, c
     for (size_t i = 0; i < reply->part_count; i++) {
         PW_TRY(keep_part(reply, i, arena, &parts[i]));
     }
-    const pw_str provider = reply->provider.len > 0 ? reply->provider : s->v.pinned->provider;
-    const pw_str model = reply->model.len > 0 ? reply->model : s->v.pinned->model_name;
+    const pw_str provider =
+        reply->provider.len > 0 ? reply->provider : s->v.pinned->models[0].provider;
+    const pw_str model = reply->model.len > 0 ? reply->model : s->v.pinned->models[0].name;
     PW_TRY(keep_text(arena, provider, &copy->provider));
     PW_TRY(keep_text(arena, model, &copy->model));
     PW_TRY(keep_text(arena, reply->stop_detail, &copy->stop_detail));

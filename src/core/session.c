@@ -470,6 +470,8 @@ static pw_status take_input(pw_session *s, const pw_input *input)
     case PW_IN_APPENDED:
     case PW_IN_NOT_APPENDED:
         return pw_append_answered(s, input);
+    case PW_IN_MODEL_ACCEPTED: /* not kept: a call that dies with its process is asked anew */
+        return PW_OK;
     case PW_IN_MODEL_DELTA:
         return pw_model_delta(s, input);
     case PW_IN_MODEL_REPLY:

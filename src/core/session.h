@@ -28,11 +28,12 @@ typedef struct pw_session pw_session;
 /* --- What happened ---------------------------------------------------------------------------- */
 
 typedef enum pw_input_kind {
-    PW_IN_TIME,         /* comes first in every batch of inputs */
-    PW_IN_OPENED,       /* once, after the load */
-    PW_IN_INBOX,        /* what waits, replacing what was given before */
-    PW_IN_APPENDED,     /* the append with this ticket is durable */
-    PW_IN_NOT_APPENDED, /* it is not, or nobody knows */
+    PW_IN_TIME,           /* comes first in every batch of inputs */
+    PW_IN_OPENED,         /* once, after the load */
+    PW_IN_INBOX,          /* what waits, replacing what was given before */
+    PW_IN_APPENDED,       /* the append with this ticket is durable */
+    PW_IN_NOT_APPENDED,   /* it is not, or nobody knows */
+    PW_IN_MODEL_ACCEPTED, /* the provider works on it under an id by which it can be resumed */
     PW_IN_MODEL_DELTA,
     PW_IN_MODEL_REPLY,
     PW_IN_MODEL_FAILED,
@@ -131,6 +132,10 @@ typedef struct pw_input {
         } not_appended;
         struct {
             uint64_t call;
+            pw_str response_id;
+        } accepted;
+        struct {
+            uint64_t call;
             bool reasoning;
             pw_str bytes; /* valid UTF-8 */
         } delta;
@@ -173,7 +178,10 @@ typedef struct pw_model_request {
     pw_str turn, step;
     int32_t attempt, tries;          /* attempt of the turn; 1 for the first try of this step */
     const pw_definition *definition; /* pinned (C11) */
-    pw_str source;                   /* of the turn: selects overlay and denied tools (L1) */
+    const pw_model_choice *model;    /* which of its models is asked (F6) */
+    pw_str resume; /* the response id under which the provider still works on this very step
+                      (pw_provider.accepted); empty: ask anew */
+    pw_str source; /* of the turn: selects overlay and denied tools (L1) */
     const pw_message *const
         *messages; /* the context, oldest first; passed the transcript checker (C9) */
     size_t count;

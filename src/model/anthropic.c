@@ -8,7 +8,8 @@
 #define THINKING_LEAST 1024
 
 static const pw_option options[] = {
-    {.name = "provider", .type = PW_OPTION_STRING, .required = true},
+    {.name = "provider", .type = PW_OPTION_STRING},
+    {.name = "fallback", .type = PW_OPTION_ARRAY}, /* read with the definition */
     {.name = "name", .type = PW_OPTION_STRING, .required = true},
     {.name = "max_tokens", .type = PW_OPTION_INTEGER, .least = 1, .most = 10000000},
     {.name = "thinking", .type = PW_OPTION_ANY},

@@ -690,10 +690,10 @@ static pw_status render_prefix(renderer *r, pw_str *ret)
     pw_buffer_init_arena(&out, r->arena, PREFIX_MAX);
     pw_json_begin(&w, &out);
     pw_json_object(&w);
-    PW_TRY(put_text(r, &w, "model", definition->model_name));
+    PW_TRY(put_text(r, &w, "model", r->request->model->name));
     pw_json_put_i64(
         &w, "max_tokens",
-        pw_json_i64_or(pw_json_get(definition->model, "max_tokens"), MAX_TOKENS_DEFAULT));
+        pw_json_i64_or(pw_json_get(r->request->model->options, "max_tokens"), MAX_TOKENS_DEFAULT));
     if (!is_blank(definition->instructions)) {
         pw_json_key(&w, "system");
         pw_json_array(&w);
@@ -705,7 +705,7 @@ static pw_status render_prefix(renderer *r, pw_str *ret)
         pw_json_array_end(&w);
     }
     PW_TRY(put_tools(r, &w, definition));
-    PW_TRY(put_options(&w, definition->model));
+    PW_TRY(put_options(&w, r->request->model->options));
     pw_json_key(&w, "messages");
     PW_TRY(pw_buffer_byte(&out, '['));
     *ret = pw_buffer_str(&out);
@@ -768,7 +768,7 @@ pw_status pw_anthropic_request(const pw_endpoint *endpoint, const pw_model_reque
     renderer r = {.request = request,
                   .render = render,
                   .arena = arena,
-                  .family = pw_anthropic_family(request->definition->model_name),
+                  .family = pw_anthropic_family(request->model->name),
                   .open_from = SIZE_MAX};
     pw_http_request http = {.method = PW_STR("POST")};
     if (!is_header_text(endpoint->key)) {

@@ -74,6 +74,13 @@ typedef struct pw_provider {
      * until `end`. */
     pw_status (*feed)(pw_model_stream *, pw_str bytes, const pw_delta **ret, size_t *ret_count,
                       bool *ret_progress, pw_error *);
+    /* The id under which the provider works on this reply and by which a later request can resume
+     * it (pw_model_request.resume), once it is known; empty until then. NULL: nothing can be
+     * resumed. The runtime tells the session at once (PW_IN_MODEL_ACCEPTED), before any delta. */
+    pw_str (*accepted)(const pw_model_stream *);
+    /* Asks the provider to stop working on such a reply. NULL with `accepted`. */
+    pw_status (*cancel)(const pw_endpoint *, pw_str response_id, pw_arena *, pw_http_request *ret,
+                        pw_error *);
     /* The end of the body, once. PW_OK: a whole reply. PW_END: `*ret_failure` says why not
      * (cut_off, in-band error, unreadable). PW_NOMEM. Bytes live in the stream. Also right after a
      * transport that broke: a known stop reason makes the reply whole. */

@@ -43,7 +43,8 @@ static bool name_index(pw_str name, const char *const *names, size_t count, size
 /* --- Checking a script at load --- */
 
 static const pw_option model_options[] = {
-    {.name = "provider", .type = PW_OPTION_STRING, .required = true},
+    {.name = "provider", .type = PW_OPTION_STRING},
+    {.name = "fallback", .type = PW_OPTION_ARRAY}, /* read with the definition */
     {.name = "name", .type = PW_OPTION_STRING, .required = true},
     {.name = "script", .type = PW_OPTION_ARRAY, .required = true},
     {.name = "max_tokens", .type = PW_OPTION_INTEGER, .least = 1, .most = 1 << 30},
@@ -432,7 +433,7 @@ static pw_status make_reply(player *p, pw_str think, pw_str text, pw_reply *ret)
     *ret = (pw_reply){.parts = parts,
                       .part_count = count,
                       .stop = (pw_stop)stop,
-                      .model = p->request->definition->model_name,
+                      .model = p->request->model->name,
                       .provider = PW_STR("scripted"),
                       .usage = usage_of(p->rule)};
     return pw_arena_dup(p->arena, pw_str_from(id), &ret->response_id);
@@ -483,7 +484,7 @@ pw_status pw_scripted_play(const pw_model_request *request, int64_t now_ms, pw_a
                            const pw_play **ret, size_t *ret_count, pw_error *error)
 {
     player p = {.arena = arena, .request = request, .now_ms = now_ms};
-    const pw_json *script = pw_json_get(request->definition->model, "script");
+    const pw_json *script = pw_json_get(request->model->options, "script");
     pw_status status = PW_OK;
     if (request->count > 0) {
         status = message_text(request->messages[request->count - 1], arena, &p.last);

@@ -362,7 +362,7 @@ static pw_status find_key(pw_running *running, const pw_json *model, pw_error *e
 static pw_status start_transfer(pw_loop *loop, pw_running *running, const pw_model_request *request,
                                 pw_error *error)
 {
-    const pw_json *model = request->definition->model;
+    const pw_json *model = request->model->options;
     pw_str base = pw_json_text(pw_json_get(model, "base_url"));
     if (base.len == 0) {
         base = pw_str_from(running->provider->default_base_url);
@@ -392,8 +392,8 @@ bool pw_begin_model(pw_loop *loop, pw_seat *seat, const pw_model_request *reques
     if (!running) {
         return false;
     }
-    const pw_json *model = request->definition->model;
-    running->provider = pw_provider_find(request->definition->provider);
+    const pw_json *model = request->model->options;
+    running->provider = pw_provider_find(request->model->provider);
     running->first_token_ms =
         pw_json_i64_or(pw_json_get(model, "first_token_timeout_ms"), FIRST_TOKEN_MS);
     running->idle_ms = pw_json_i64_or(pw_json_get(model, "idle_timeout_ms"), IDLE_MS);
@@ -405,7 +405,7 @@ bool pw_begin_model(pw_loop *loop, pw_seat *seat, const pw_model_request *reques
     pw_status status = running->provider
                            ? start_transfer(loop, running, request, &error)
                            : PW_FAIL(&error, PW_UNSUPPORTED, "this program has no provider %.*s",
-                                     PW_STR_ARG(request->definition->provider));
+                                     PW_STR_ARG(request->model->provider));
     if (status != PW_OK) {
         pw_str message = pw_str_from(pw_status_meaning(status));
         if (error.message[0]) {

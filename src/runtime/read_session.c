@@ -271,8 +271,8 @@ static void write_agent(pw_question *q, const pw_agent *a)
     pw_json_object(w);
     pw_json_put_str(w, "name", a->name);
     pw_json_put_str(w, "hash", pw_str_from(d->hash.text));
-    pw_json_put_str(w, "provider", d->provider);
-    pw_json_put_str(w, "model", d->model_name);
+    pw_json_put_str(w, "provider", d->models[0].provider);
+    pw_json_put_str(w, "model", d->models[0].name);
     pw_json_key(w, "tools");
     pw_json_array(w);
     for (size_t i = 0; i < d->tool_count; i++) {

@@ -207,7 +207,7 @@ const pw_agent *pw_agent_default(const pawl *p)
     return agent || p->agent_count == 0 ? agent : p->agents[0];
 }
 
-static pw_status unknown_provider(const pw_agent *agent, pw_error *error)
+static pw_status unknown_provider(const pw_agent *agent, pw_str named, pw_error *error)
 {
     char known[96] = "";
     size_t at = 0;
@@ -216,7 +216,7 @@ static pw_status unknown_provider(const pw_agent *agent, pw_error *error)
     }
     return PW_FAIL(error, PW_INVALID,
                    "agent %.*s: model.provider: there is no provider %.*s; known: %s",
-                   PW_STR_ARG(agent->name), PW_STR_ARG(agent->definition->provider), known);
+                   PW_STR_ARG(agent->name), PW_STR_ARG(named), known);
 }
 
 /* Puts who it is about before an error's message. */
@@ -237,11 +237,14 @@ static pw_status about(const pw_agent *agent, pw_str tool, pw_status status, pw_
 pw_status pw_agent_check(const pw_agent *agent, pw_arena *scratch, pw_error *error)
 {
     const pw_definition *definition = agent->definition;
-    const pw_provider *provider = pw_provider_find(definition->provider);
-    if (!provider) {
-        return unknown_provider(agent, error);
+    for (size_t i = 0; i < definition->model_count; i++) {
+        const pw_model_choice *model = &definition->models[i];
+        const pw_provider *provider = pw_provider_find(model->provider);
+        if (!provider) {
+            return unknown_provider(agent, model->provider, error);
+        }
+        PW_TRY(about(agent, PW_STR_NONE, provider->check(model->options, scratch, error), error));
     }
-    PW_TRY(about(agent, PW_STR_NONE, provider->check(definition->model, scratch, error), error));
     for (size_t i = 0; i < definition->tool_count; i++) {
         const pw_tool_declaration *tool = &definition->tools[i];
         PW_TRY(about(agent, tool->name, pw_tool_declaration_check(tool, error), error));

@@ -118,8 +118,10 @@ static void check_echo(pw_reply *reply)
     for (size_t i = 0; i <= count; i++) {
         list[i] = &all[i];
     }
-    const pw_definition definition = {.model = model, .model_name = reply->model};
-    pw_model_request request = {.definition = &definition, .messages = list, .count = count};
+    const pw_model_choice choice = {.options = model, .name = reply->model};
+    const pw_definition definition = {.models = &choice, .model_count = 1};
+    pw_model_request request = {
+        .definition = &definition, .model = &choice, .messages = list, .count = count};
     pw_render render, anew;
     pw_render_init(&render, &pw_heap);
     pw_render_init(&anew, &pw_heap);

@@ -195,15 +195,17 @@ void fixture_init(fixture *f, const char *model_json)
     pw_render_init(&f->render, &pw_heap);
     const pw_json *model = NULL;
     assert_int_equal(pw_json_parse(&f->arena, pw_str_from(model_json), 0, &model, NULL), PW_OK);
-    f->definition = (pw_definition){.name = PW_STR_INIT("agent"),
-                                    .model = model,
-                                    .provider = pw_json_text(pw_json_get(model, "provider")),
-                                    .model_name = pw_json_text(pw_json_get(model, "name"))};
+    f->model = (pw_model_choice){.options = model,
+                                 .provider = pw_json_text(pw_json_get(model, "provider")),
+                                 .name = pw_json_text(pw_json_get(model, "name"))};
+    f->definition =
+        (pw_definition){.name = PW_STR_INIT("agent"), .models = &f->model, .model_count = 1};
     f->request = (pw_model_request){.call = 1,
                                     .turn = PW_STR_INIT("turn"),
                                     .attempt = 1,
                                     .tries = 1,
                                     .definition = &f->definition,
+                                    .model = &f->model,
                                     .messages = f->list};
 }
 
@@ -238,7 +240,7 @@ pw_part *answer(fixture *f, size_t part_count)
 {
     pw_message *message = add_message(f, PW_ROLE_ASSISTANT, part_count);
     message->provider = PW_STR("anthropic");
-    message->model = f->definition.model_name;
+    message->model = f->model.name;
     return (pw_part *)(uintptr_t)message->parts;
 }
 

@@ -51,6 +51,7 @@ pw_str shared_file(const char *name);
 typedef struct fixture {
     pw_arena arena;
     pw_definition definition;
+    pw_model_choice model;
     pw_message messages[64];
     const pw_message *list[64];
     size_t count;

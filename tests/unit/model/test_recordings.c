@@ -257,7 +257,7 @@ static void test_C8_echo_of_recordings(void **state)
         reading r = read_body(body, 7);
         fixture f;
         fixture_init(&f, "{\"provider\":\"anthropic\",\"name\":\"x\"}");
-        f.definition.model_name = r.reply->model;
+        f.model.name = r.reply->model;
         say(&f, "go");
         pw_message *message = add_message(&f, PW_ROLE_ASSISTANT, 0);
         message->provider = r.reply->provider;

@@ -344,7 +344,7 @@ static void test_P10_6_another_model_or_provider_gets_no_raw(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         fixture f;
         fixture_init(&f, MODEL);
-        f.definition.model_name = pw_str_from(table[i].asked);
+        f.model.name = pw_str_from(table[i].asked);
         say(&f, "x");
         pw_part *parts = answer(&f, 5);
         f.messages[1].provider = pw_str_from(table[i].provider);
@@ -383,7 +383,7 @@ static void test_another_family_starts_the_rendering_anew(void **state)
     parts[1] = text_part("b");
     say(&f, "y");
     free(conversation(&f, 0));
-    f.definition.model_name = PW_STR("claude-y-9");
+    f.model.name = PW_STR("claude-y-9");
     char *text = conversation(&f, 3); /* all the same messages, but not for this model */
     assert_lacks(text, "thinking");
     free(text);
