@@ -125,6 +125,8 @@ typedef struct pw_failure {
                          (F5, N3) */
     int64_t until_ms; /* WAIT: wall time before which there is no point; 0: none */
     pw_usage usage;   /* what is known to have been spent */
+    bool rejected;    /* FINAL: the provider names the part it will not take (C9): */
+    size_t rejected_message, rejected_part; /* of the request's messages, and of its parts */
 } pw_failure;
 
 #endif
