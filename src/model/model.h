@@ -1,6 +1,6 @@
 /*
  * Models: codecs without I/O behind one contract, and the script player. A codec renders a request
- * and reads a reply's bytes; who carries the bytes (model/http, a test, a simulator) is not its
+ * and reads a reply's bytes; who carries the bytes (src/net, a test, a simulator) is not its
  * business.
  *
  * A codec never stores or logs a key: the key comes in pw_endpoint at the moment of rendering and
@@ -10,6 +10,7 @@
 #define PW_MODEL_MODEL_H
 
 #include "core/session.h"
+#include "net/message.h"
 
 /* Where and as whom. Resolved by the runtime from the agent's model options and the environment;
  * never journalled. */
@@ -18,17 +19,6 @@ typedef struct pw_endpoint {
     pw_str key;      /* may be empty */
     int64_t now_ms;  /* for headers that hold times (failure) */
 } pw_endpoint;
-
-typedef struct pw_header {
-    pw_str name, value;
-} pw_header;
-
-typedef struct pw_http_request {
-    pw_str method, url;
-    const pw_header *headers;
-    size_t header_count;
-    pw_str body[3]; /* prefix, conversation (borrowed from the pw_render), suffix: sent in a row */
-} pw_http_request;
 
 /* A session's rendered conversation: each message is rendered once, and the request of step k + 1
  * begins with the bytes of step k's conversation by construction (C10). One per session and
@@ -61,8 +51,9 @@ typedef struct pw_provider {
     /* Are the agent's model options right? Names the field. Unknown options are errors. */
     pw_status (*check)(const pw_json *model, pw_arena *scratch, pw_error *);
     /* The next request. Only messages beyond `request->same` are rendered anew into `render`.
-     * `arena` holds the rest. body[1] is render's own memory: it lives until the next request with
-     * this render, or pw_render_free. PW_INVALID: no message, or a key no header can carry. */
+     * `arena` holds the rest. body is prefix, conversation, suffix; body[1] is render's own memory:
+     * it lives until the next request with this render, or pw_render_free. PW_INVALID: no message,
+     * or a key no header can carry. */
     pw_status (*request)(const pw_endpoint *, const pw_model_request *, pw_render *render,
                          pw_arena *arena, pw_http_request *ret, pw_error *);
 

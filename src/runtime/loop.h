@@ -25,7 +25,8 @@
 #ifndef PW_RUNTIME_LOOP_H
 #define PW_RUNTIME_LOOP_H
 
-#include "model/http.h"
+#include "model/model.h"
+#include "net/http.h"
 #include "runtime/alarm.h"
 #include "runtime/blocks.h"
 #include "runtime/readers.h"

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-bool holds(const char *text, const char *what)
-{
-    return strstr(text, what) != NULL;
-}
-
 bool read_file(const char *path, char **ret, size_t *ret_size)
 {
     FILE *file = fopen(path, "rb");

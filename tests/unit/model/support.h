@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "../support/holds.h"
 #include "base/heap.h"
 #include "model/model.h"
 
@@ -71,19 +72,5 @@ char *conversation(fixture *, size_t same);
 pw_part text_part(const char *text);
 pw_part call_part(const char *call, const char *name, const char *arguments);
 pw_part raw_part(pw_part_kind, const char *text, const char *raw);
-
-bool holds(const char *text, const char *what);
-#define assert_holds(text, what)                                                                   \
-    do {                                                                                           \
-        if (!holds((text), (what))) {                                                              \
-            fail_msg("%s\n  is not in\n%s", (what), (text));                                       \
-        }                                                                                          \
-    } while (0)
-#define assert_lacks(text, what)                                                                   \
-    do {                                                                                           \
-        if (holds((text), (what))) {                                                               \
-            fail_msg("%s\n  is in\n%s", (what), (text));                                           \
-        }                                                                                          \
-    } while (0)
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Carries model requests: libcurl's multi socket interface driven by a libuv loop (http.h).
+ * Carries HTTP requests: libcurl's multi socket interface driven by a libuv loop (http.h).
  *
  * curl says which sockets to watch (on_socket) and when to be woken (on_timer_asked); libuv's polls
  * and timer tell it what happened; after each such telling the finished transfers are collected and
@@ -13,14 +13,14 @@
  * A thousand transfers at once are ordinary: buffers are small, and a body is read out of the
  * caller's slices.
  */
-#include "model/http.h"
+#include "net/http.h"
 
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/format.h"
+#include "base/buffer.h"
 
 #define CONNECT_MS_DEFAULT 10000
 #define BODY_BYTES_DEFAULT ((size_t)64 << 20)

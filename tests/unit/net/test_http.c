@@ -2,19 +2,20 @@
  * The carrier of requests against a small server in a thread: what arrives, in what pieces, how a
  * transfer breaks, aborting, reuse, and many at once. The server's behaviour is the request's path.
  */
-#include "support.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "../support/failing_allocator.h"
-#include "model/http.h"
+#include "../support/holds.h"
+#include "net/http.h"
 
 /* --- The server --- */
 

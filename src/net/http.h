@@ -1,6 +1,6 @@
 /*
- * Carries model requests: libcurl's multi interface on a libuv loop. Loop thread only. Nothing here
- * knows a provider.
+ * Carries HTTP requests: libcurl's multi interface on a libuv loop. Loop thread only. Nothing here
+ * knows what a request is for.
  *
  * HTTP/1.1, no redirects, no proxies, connections reused, no signals, TCP keep-alive, certificates
  * checked. A transfer is never paused: over the cap it is aborted.
@@ -9,12 +9,13 @@
  * the status), too_large (body_bytes, or 64 KiB of headers), aborted, no_memory, url, transport
  * (anything else).
  */
-#ifndef PW_MODEL_HTTP_H
-#define PW_MODEL_HTTP_H
+#ifndef PW_NET_HTTP_H
+#define PW_NET_HTTP_H
 
 #include <uv.h>
 
-#include "model/model.h"
+#include "base/arena.h"
+#include "net/message.h"
 
 typedef struct pw_http pw_http;
 
