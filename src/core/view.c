@@ -151,6 +151,7 @@ typedef struct turn_facts {
     pw_str session, turn, state, reason, detail, actor, text, stop, requests, agent, model,
         operations, continues;
     int64_t attempts, since_ms, started_ms, ended_ms, last_ms;
+    bool unsummed; /* an open turn's records were not all read */
     turn_usage usage;
 } turn_facts;
 
@@ -182,6 +183,10 @@ static void usage_members(pw_json_writer *w, const turn_usage *u)
 static void usage_write(pw_json_writer *w, const turn_facts *f)
 {
     pw_json_key(w, "usage");
+    if (f->unsummed) {
+        pw_json_nothing(w);
+        return;
+    }
     pw_json_object(w);
     usage_members(w, &f->usage);
     int64_t until = f->ended_ms >= 0 ? f->ended_ms : f->last_ms;
@@ -209,11 +214,18 @@ static void facts_write(pw_json_writer *w, const turn_facts *f, int64_t event_at
     raw_or_null(w, "continues", f->continues);
     raw_or_null(w, "agent", f->agent);
     raw_or_null(w, "model", f->model);
-    pw_json_put_i64(w, "attempts", f->attempts);
+    if (f->unsummed) {
+        raw_or_null(w, "attempts", PW_STR_NONE);
+    } else {
+        pw_json_put_i64(w, "attempts", f->attempts);
+    }
     pw_json_put_time(w, "started_at", f->started_ms);
     pw_json_put_time(w, "ended_at", f->ended_ms);
     pw_json_put_raw(w, "inputs", PW_STR("[]"));
-    pw_json_put_raw(w, "operations", f->operations.len > 0 ? f->operations : PW_STR("[]"));
+    pw_json_put_raw(w, "operations",
+                    f->unsummed             ? PW_STR("null")
+                    : f->operations.len > 0 ? f->operations
+                                            : PW_STR("[]"));
     usage_write(w, f);
 }
 
@@ -427,6 +439,7 @@ static pw_status open_facts(const pw_view_turn *turn, pw_arena *arena, turn_fact
     pw_json_array_end(&list);
     f->operations = pw_buffer_str(&operations);
     PW_TRY(operations.failed);
+    f->unsummed = turn->first_only;
     f->state = pw_str_from(pw_turn_state_name(turn->row_state));
     if (turn->row_since_ms > 0) {
         f->since_ms = turn->row_since_ms;
@@ -478,24 +491,27 @@ static void usage_add(turn_usage *to, const turn_usage *more)
 #undef ADD
 }
 
-pw_status pw_view_usage_json(const pw_view_turn *last, pw_arena *scratch, pw_json_writer *w,
-                             pw_error *error)
+pw_status pw_view_usage_json(const pw_record *opened, const pw_record *ended, pw_arena *scratch,
+                             pw_json_writer *w, pw_error *error)
 {
-    turn_facts f = {0};
+    turn_usage usage = {0};
     int64_t turns = 0;
-    if (last->count > 0) {
+    if (opened) {
         const pw_json *body;
-        turn_usage before;
-        PW_TRY(turn_facts_of(last, scratch, &f, error));
-        PW_TRY(pw_view_body(&last->records[0], scratch, &body, error));
-        const pw_json *said = pw_json_get(body, "before");
-        usage_read(&before, pw_json_get(said, "usage"));
-        usage_add(&f.usage, &before);
-        turns = at_least_0(said, "turns") + 1;
+        PW_TRY(pw_view_body(opened, scratch, &body, error));
+        const pw_json *before = pw_json_get(body, "before");
+        usage_read(&usage, pw_json_get(before, "usage"));
+        turns = at_least_0(before, "turns");
+    }
+    if (ended) {
+        turn_facts f = {0};
+        PW_TRY(ended_facts(ended, scratch, &f, error));
+        usage_add(&usage, &f.usage);
+        turns++;
     }
     pw_json_object(w);
     pw_json_put_i64(w, "turns", turns);
-    usage_members(w, &f.usage);
+    usage_members(w, &usage);
     pw_json_object_end(w);
     return w->out->failed;
 }

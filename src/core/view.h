@@ -7,13 +7,16 @@
 
 #include "core/record.h"
 
-/* One turn's records, in order, all of them (from its turn.opened). `row_state` and `row_reason`
- * are the session row's word on an open turn (waiting, suspended, interrupted, draining); ignored
- * when the records hold turn.ended. */
+/* One turn's records, in order, all of them (from its turn.opened); of one that ended its first and
+ * its last are enough for a Turn. `row_state` and `row_reason` are the session row's word on an
+ * open turn (waiting, suspended, interrupted, draining); ignored when the records hold turn.ended.
+ */
 typedef struct pw_view_turn {
     pw_str session;
     const pw_record *records;
     size_t count;
+    bool first_only; /* of an open turn: what only all its records say is null in its Turn (model,
+                        attempts, operations, usage) */
     pw_turn_state row_state;
     pw_str row_reason;
     int64_t row_since_ms; /* 0: the records say */
@@ -23,11 +26,10 @@ pw_status pw_view_turn_json(const pw_view_turn *, pw_arena *scratch, pw_buffer *
                             pw_error *); /* a Turn */
 pw_status pw_view_steps_json(const pw_view_turn *, pw_arena *scratch, pw_buffer *ret,
                              pw_error *); /* an array of Steps */
-/* A session's usage so far, one object: what its last turn found (turn.opened's `before`) and that
- * turn's own. All of the turn's records, or of one that ended its first and its last; none: nothing
- * used. */
-pw_status pw_view_usage_json(const pw_view_turn *last, pw_arena *scratch, pw_json_writer *,
-                             pw_error *);
+/* What a session's ended turns used, one object: what its last turn found (turn.opened's `before`)
+ * and that turn's own once it ended. NULL: no such record. */
+pw_status pw_view_usage_json(const pw_record *opened, const pw_record *ended, pw_arena *scratch,
+                             pw_json_writer *, pw_error *);
 /* Appends the Messages that this one record holds to an open array (0 or 1; a cancelled turn's
  * partial text is one, `partial` true and without a number). `tool_n` numbers a tool's result: its
  * assistant message's n + the position of its call from 1 (the record of a result does not know);

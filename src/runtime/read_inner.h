@@ -68,9 +68,6 @@ pw_status pw_stand(pawl *, const pw_session_row *, const pw_owners_seen *, pw_ar
 /* The turn that the session's last record belongs to; `*ret_found` false: it never had one. */
 pw_status pw_last_turn(pawl *, const pw_session_row *, pw_arena *, pw_turn_row *ret,
                        bool *ret_found, pw_error *);
-/* A turn's records, up to `extra` records behind its end (evidence may stand there, D8). */
-pw_status pw_turn_records(pawl *, const pw_session_row *, const pw_turn_row *, uint64_t extra,
-                          pw_arena *, pw_record **ret, size_t *ret_count, pw_error *);
 /* The waiting messages as Session and snapshot list them, into an open array. `ret_looked_n` (may
  * be NULL): the row's `admitted`. */
 pw_status pw_queue_write(pawl *, const pw_session_row *, pw_json_writer *, pw_arena *,

@@ -11,9 +11,12 @@
 
 /* --- Turns --- */
 
-pw_status pw_turn_records(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
-                          uint64_t extra, pw_arena *arena, pw_record **ret, size_t *ret_count,
-                          pw_error *error)
+/* How much of a turn is read: its first record and its last, when it ended; so, but all of an open
+ * one; all, and what may stand behind its end. */
+typedef enum turn_depth { TURN_ENDS, TURN_SUMS, TURN_WHOLE } turn_depth;
+
+static pw_status read_all(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
+                          uint64_t extra, pw_arena *arena, pw_view_turn *ret, pw_error *error)
 {
     pw_op op = {.kind = PW_OP_RECORDS,
                 .records = {.session_id = row->id,
@@ -21,21 +24,44 @@ pw_status pw_turn_records(pawl *p, const pw_session_row *row, const pw_turn_row 
                             .to_seq = turn->ended_seq > 0 ? turn->ended_seq + extra : 0,
                             .turn = turn->turn}};
     PW_TRY(pw_read_op(p, &op, arena, error));
-    *ret = op.records.records;
-    *ret_count = op.records.count;
+    ret->records = op.records.records;
+    ret->count = op.records.count;
+    return PW_OK;
+}
+
+static pw_status read_ends(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
+                           pw_arena *arena, pw_view_turn *ret, pw_error *error)
+{
+    uint64_t at[2] = {turn->opened_seq, turn->ended_seq};
+    pw_record *records = PW_NEW_ARRAY(arena, pw_record, 2);
+    if (!records) {
+        return PW_NOMEM;
+    }
+    ret->records = records;
+    for (size_t i = 0; i < 2 && at[i] > 0; i++) {
+        pw_op op = {.kind = PW_OP_RECORDS,
+                    .records = {.session_id = row->id, .from_seq = at[i], .to_seq = at[i]}};
+        PW_TRY(pw_read_op(p, &op, arena, error));
+        if (op.records.count > 0) {
+            records[ret->count++] = op.records.records[0];
+        }
+    }
     return PW_OK;
 }
 
 /* A turn with its records and, while it is open, the session's standing. */
 static pw_status view_of(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
-                         uint64_t extra, pw_arena *arena, pw_view_turn *ret, pw_error *error)
+                         turn_depth depth, pw_arena *arena, pw_view_turn *ret, pw_error *error)
 {
-    pw_record *records;
-    size_t count;
-    PW_TRY(pw_turn_records(p, row, turn, extra, arena, &records, &count, error));
+    bool open = turn->ended_seq == 0;
     *ret = (pw_view_turn){
-        .session = row->name, .records = records, .count = count, .row_state = turn->state};
-    if (turn->ended_seq == 0 && pw_str_equal(row->turn, turn->turn)) {
+        .session = row->name, .first_only = depth == TURN_ENDS, .row_state = turn->state};
+    if (depth == TURN_WHOLE || (depth == TURN_SUMS && open)) {
+        PW_TRY(read_all(p, row, turn, depth == TURN_WHOLE ? LATE_WINDOW : 0, arena, ret, error));
+    } else {
+        PW_TRY(read_ends(p, row, turn, arena, ret, error));
+    }
+    if (open && pw_str_equal(row->turn, turn->turn)) {
         pw_owners_seen owners;
         pw_standing standing;
         PW_TRY(pw_owners_look(p, arena, &owners, error));
@@ -61,23 +87,35 @@ static pw_status find_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_a
     return status;
 }
 
+static pw_status read_turn(pawl *p, const pw_session_row *row, const pw_turn_row *turn,
+                           turn_depth depth, pw_arena *arena, pw_buffer *ret, pw_error *error)
+{
+    pw_view_turn view;
+    PW_TRY(view_of(p, row, turn, depth, arena, &view, error));
+    return pw_view_turn_json(&view, arena, ret, error);
+}
+
 pw_status pw_read_turn(pawl *p, const pw_session_row *row, pw_str turn, pw_arena *arena,
                        pw_buffer *ret, pw_error *error)
 {
     pw_turn_row found;
-    pw_view_turn view;
     PW_TRY(find_turn(p, row, turn, arena, &found, error));
-    PW_TRY(view_of(p, row, &found, 0, arena, &view, error));
-    return pw_view_turn_json(&view, arena, ret, error);
+    return read_turn(p, row, &found, TURN_SUMS, arena, ret, error);
+}
+
+pw_status pw_read_turn_ends(pawl *p, const pw_session_row *row, pw_str turn, pw_arena *arena,
+                            pw_buffer *ret, pw_error *error)
+{
+    pw_turn_row found;
+    PW_TRY(find_turn(p, row, turn, arena, &found, error));
+    return read_turn(p, row, &found, TURN_ENDS, arena, ret, error);
 }
 
 static pw_status write_turn(pw_question *q, const pw_turn_row *turn)
 {
-    pw_view_turn view;
     pw_buffer text;
     pw_buffer_init_arena(&text, q->arena, PW_ANSWER_MAX);
-    PW_TRY(view_of(q->p, &q->row, turn, 0, q->arena, &view, q->error));
-    PW_TRY(pw_view_turn_json(&view, q->arena, &text, q->error));
+    PW_TRY(read_turn(q->p, &q->row, turn, TURN_SUMS, q->arena, &text, q->error));
     pw_json_raw(q->w, pw_buffer_str(&text));
     return PW_OK;
 }
@@ -122,7 +160,7 @@ static pw_status steps_of(pw_question *q, const pw_turn_row *turn, const pw_json
     pw_view_turn view;
     pw_buffer text;
     pw_buffer_init_arena(&text, q->arena, PW_ANSWER_MAX);
-    PW_TRY(view_of(q->p, &q->row, turn, LATE_WINDOW, q->arena, &view, q->error));
+    PW_TRY(view_of(q->p, &q->row, turn, TURN_WHOLE, q->arena, &view, q->error));
     PW_TRY(pw_view_steps_json(&view, q->arena, &text, q->error));
     return pw_json_parse(q->arena, pw_buffer_str(&text), 0, ret, q->error);
 }

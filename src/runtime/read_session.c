@@ -56,22 +56,31 @@ pw_status pw_queue_write(pawl *p, const pw_session_row *row, pw_json_writer *w, 
 
 /* --- A session --- */
 
+static pw_status read_record(pw_question *q, const pw_session_row *row, uint64_t seq,
+                             const pw_record **ret)
+{
+    pw_op op = {.kind = PW_OP_RECORDS,
+                .records = {.session_id = row->id, .from_seq = seq, .to_seq = seq}};
+    PW_TRY(pw_read_op(q->p, &op, q->arena, q->error));
+    *ret = op.records.count > 0 ? op.records.records : NULL;
+    return PW_OK;
+}
+
+/* Two records, however long the turn (N4). */
 static pw_status write_usage(pw_question *q, const pw_session_row *row)
 {
     pw_turn_row turn;
     bool found;
+    const pw_record *opened = NULL, *ended = NULL;
     PW_TRY(pw_last_turn(q->p, row, q->arena, &turn, &found, q->error));
-    pw_json_key(q->w, "usage");
-    if (!found) {
-        pw_view_turn none = {.session = row->name};
-        return pw_view_usage_json(&none, q->arena, q->w, q->error);
+    if (found) {
+        PW_TRY(read_record(q, row, turn.opened_seq, &opened));
     }
-    pw_record *records;
-    size_t count;
-    PW_TRY(pw_turn_records(q->p, row, &turn, 0, q->arena, &records, &count, q->error));
-    pw_view_turn view = {
-        .session = row->name, .records = records, .count = count, .row_state = row->state};
-    return pw_view_usage_json(&view, q->arena, q->w, q->error);
+    if (found && turn.ended_seq > 0) {
+        PW_TRY(read_record(q, row, turn.ended_seq, &ended));
+    }
+    pw_json_key(q->w, "usage");
+    return pw_view_usage_json(opened, ended, q->arena, q->w, q->error);
 }
 
 static void write_owner(pw_question *q, const pw_session_row *row, const pw_owners_seen *owners)
@@ -239,7 +248,7 @@ pw_status pw_write_submitted(pawl *p, const pw_session_row *row, const pw_messag
     if (m->turn.len > 0) {
         pw_buffer turn;
         pw_buffer_init_arena(&turn, arena, PW_ANSWER_MAX);
-        PW_TRY(pw_read_turn(p, row, m->turn, arena, &turn, error));
+        PW_TRY(pw_read_turn_ends(p, row, m->turn, arena, &turn, error));
         pw_json_raw(w, pw_buffer_str(&turn));
     } else {
         pw_json_nothing(w);

@@ -59,8 +59,12 @@ int32_t pw_doc_new(pw_str json, pawl_doc **ret, pawl_error *);
 
 /* The session's row by name under the handle's principal. PW_NOT_FOUND. read.c */
 pw_status pw_find_session(pawl *, pw_str name, pw_arena *, pw_session_row *ret, pw_error *);
-/* The Turn that `turn` is, as JSON (from records and rows). read.c */
+/* The Turn that `turn` is, as JSON (from records and rows). read_journal.c */
 pw_status pw_read_turn(pawl *, const pw_session_row *, pw_str turn, pw_arena *, pw_buffer *ret,
                        pw_error *);
+/* The same, but for what an open turn's records would have to be summed up for (null): it costs two
+ * records, however long the turn. */
+pw_status pw_read_turn_ends(pawl *, const pw_session_row *, pw_str turn, pw_arena *, pw_buffer *ret,
+                            pw_error *);
 
 #endif

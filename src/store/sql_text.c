@@ -50,8 +50,10 @@
 
 const char *const pw_sql_text[PW_SQL_COUNT] = {
     [PW_SQL_ADMIT_SESSION] =
-        "insert into pawl_sessions(uid, principal, name, agent, created_at, since_at) "
-        "values(?1, ?2, ?3, ?4, ?5, ?5) on conflict do nothing",
+        /* asks first: SQLite writes a page (and syncs) for an id that a conflict then drops */
+    "insert into pawl_sessions(uid, principal, name, agent, created_at, since_at) "
+    "select ?1, ?2, ?3, ?4, ?5, ?5 where not exists (select 1 from pawl_sessions "
+    "where principal = ?2 and name = ?3) on conflict do nothing",
     [PW_SQL_ADMIT_INSERT] =
         "insert into pawl_inbox(session, n, kind, request_id, digest, body, at, due_at) "
         "select s.id, s.admitted + 1, 0, ?3, ?4, ?5, ?6, ?7 from pawl_sessions s "

@@ -49,17 +49,21 @@ static pw_status version_check(int64_t version, pw_error *error)
     return PW_OK;
 }
 
-/* Before anything that could write: journal mode, recovery by checkpoint, schema. */
-static pw_status look(const char *path, pw_error *error)
+/* Before anything that could write: journal mode, recovery by checkpoint, schema. The connection
+ * stays as the first reader: closed as the only one of a file, the next would read the whole log
+ * anew. */
+static pw_status look(sq_store *q, pw_error *error)
 {
-    sq_conn c = {0};
+    sq_conn *c = &q->readers[0];
     int64_t version = 0;
-    PW_TRY(sq_conn_open(&c, path, SQ_READER, error));
-    int rc = schema_version(&c, &version);
-    pw_status status = rc == SQLITE_OK ? version_check(version, error) : sq_trouble(&c, rc, error);
-    /* Without a log a close changes nothing and takes its own files away; with one it would
-     * checkpoint. */
-    sq_conn_close(&c, sq_log_size(path) == 0);
+    PW_TRY(sq_conn_open(c, q->path, SQ_READER, error));
+    int rc = schema_version(c, &version);
+    pw_status status = rc == SQLITE_OK ? version_check(version, error) : sq_trouble(c, rc, error);
+    if (status != PW_OK) {
+        /* Without a log a close changes nothing and takes its own files away; with one it would
+         * checkpoint. */
+        sq_conn_close(c, sq_log_size(q->path) == 0);
+    }
     return status;
 }
 
@@ -266,7 +270,7 @@ static pw_status open_steps(sq_store *q, bool there, pw_error *error)
         return connect_reader(q, error);
     }
     if (there) {
-        PW_TRY(look(q->path, error));
+        PW_TRY(look(q, error));
     }
     return connect_writer(q, error);
 }

@@ -237,6 +237,42 @@ static void test_N4_turns_and_steps_come_in_pages(void **state)
     pawl_doc_free(doc);
 }
 
+/* What a list or a poll shows of an open turn may not cost its whole length. */
+static void test_N4_only_the_turn_itself_sums_up_an_open_turn(void **state)
+{
+    fixture *f = *state;
+    fixture_story(f);
+    fixture_admit(f, "s1", "r2", 3, 3);
+    fixture_take(f, "s1");
+    pw_record more[] = {RECORD(11, TURN_OPENED, "t2", "",
+                               "{\"v\":1,\"agent\":\"ops\",\"requests\":[{\"id\":\"r2\"}],\"n\":6,"
+                               "\"before\":{\"turns\":1,\"usage\":{\"input_tokens\":3000}}}"),
+                        RECORD(12, MODEL_COMPLETED, "t2", "model:7",
+                               "{\"v\":1,\"n\":7,\"model\":\"m\",\"parts\":[],\"stop\":\"done\","
+                               "\"usage\":{\"in_uncached\":5}}")};
+    fixture_append(f, more, 2, 2);
+    pawl_doc *doc = fixture_read(f, "/v1/sessions/s1/messages/r2");
+    assert_at(doc, "disposition", "claimed");
+    assert_at(doc, "turn.id", "t2");
+    assert_at(doc, "turn.agent", "ops");
+    assert_at(doc, "turn.requests.0", "r2");
+    assert_at(doc, "turn.model", "null");
+    assert_at(doc, "turn.attempts", "null");
+    assert_at(doc, "turn.operations", "null");
+    assert_at(doc, "turn.usage", "null");
+    pawl_doc_free(doc);
+    doc = fixture_read(f, "/v1/sessions/s1");
+    assert_at(doc, "turn", "t2");
+    assert_at(doc, "usage.turns", "1");
+    assert_at(doc, "usage.input_tokens", "3000");
+    pawl_doc_free(doc);
+    doc = fixture_read(f, "/v1/sessions/s1/turns/t2");
+    assert_at(doc, "model", "m");
+    assert_at(doc, "attempts", "1");
+    assert_at(doc, "usage.input_tokens", "5");
+    pawl_doc_free(doc);
+}
+
 static void test_M4_stored_events_beyond_the_end_begin_with_resync(void **state)
 {
     fixture *f = *state;
@@ -328,6 +364,7 @@ int main(void)
         TEST(test_C1_and_D3_the_transcript_in_order_on_any_page),
         TEST(test_A1_a_message_tells_where_it_stands),
         TEST(test_N4_turns_and_steps_come_in_pages),
+        TEST(test_N4_only_the_turn_itself_sums_up_an_open_turn),
         TEST(test_M4_stored_events_beyond_the_end_begin_with_resync),
         TEST(test_N1_a_document_gives_members_by_path),
         TEST(test_J7_verify_and_doctor_say_what_they_looked_at),
