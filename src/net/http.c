@@ -15,12 +15,12 @@
  */
 #include "net/http.h"
 
-#include <curl/curl.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "net/curl.h"
 
 #define CONNECT_MS_DEFAULT 10000
 #define BODY_BYTES_DEFAULT ((size_t)64 << 20)
@@ -60,6 +60,7 @@ struct pw_http {
     const pw_allocator *allocator;
     pw_http_handler handler;
     void *ctx;
+    const pw_curl *curl; /* NULL, and `multi` too, until the first transfer */
     CURLM *multi;
     uv_timer_t timer, soon;
     transfer *transfers;
@@ -92,7 +93,7 @@ static const char *code_of(const transfer *t, CURLcode result)
     case CURLE_COULDNT_CONNECT:
         return "connect";
     case CURLE_OPERATION_TIMEDOUT:
-        (void)curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sending_began_us);
+        (void)t->http->curl->easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sending_began_us);
         return sending_began_us == 0 ? "connect" : "timeout";
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -130,16 +131,16 @@ static pw_str words_of(const transfer *t, CURLcode result)
     if (t->words[0] != '\0' && result != CURLE_URL_MALFORMAT) {
         return pw_str_from(t->words); /* names host and port at most */
     }
-    return pw_str_from(curl_easy_strerror(result));
+    return pw_str_from(t->http->curl->easy_strerror(result));
 }
 
 static void free_transfer(transfer *t)
 {
     pw_http *http = t->http;
     if (t->easy) {
-        curl_easy_cleanup(t->easy);
+        t->http->curl->easy_cleanup(t->easy);
     }
-    curl_slist_free_all(t->headers);
+    t->http->curl->slist_free_all(t->headers);
     pw_arena_free(&t->arena);
     release(http, t, sizeof *t);
 }
@@ -150,7 +151,7 @@ static void finish(transfer *t, CURLcode result)
     pw_http *http = t->http;
     const bool good = result == CURLE_OK && !t->mark && t->head_told;
     const char *code = t->mark ? t->mark : code_of(t, result);
-    (void)curl_multi_remove_handle(http->multi, t->easy);
+    (void)http->curl->multi_remove_handle(http->multi, t->easy);
     if (t->prev) {
         t->prev->next = t->next;
     } else {
@@ -172,13 +173,13 @@ static void collect_finished(pw_http *http)
 {
     int left = 0;
     const CURLMsg *message = NULL;
-    while ((message = curl_multi_info_read(http->multi, &left)) != NULL) {
+    while ((message = http->curl->multi_info_read(http->multi, &left)) != NULL) {
         if (message->msg != CURLMSG_DONE) {
             continue;
         }
         const CURLcode result = message->data.result; /* the message goes with its handle */
         transfer *t = NULL;
-        if (curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &t) == CURLE_OK && t) {
+        if (http->curl->easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &t) == CURLE_OK && t) {
             finish(t, result);
         }
     }
@@ -193,8 +194,10 @@ static void maybe_gone(pw_http *http)
     }
     void (*closed)(void *) = http->closed;
     void *ctx = http->closed_ctx;
+    if (http->curl) {
+        http->curl->global_cleanup();
+    }
     release(http, http, sizeof *http);
-    curl_global_cleanup();
     if (closed) {
         closed(ctx);
     }
@@ -239,7 +242,7 @@ static void on_readiness(uv_poll_t *poll, int status, int events)
     flags |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
     flags |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
     int running = 0;
-    (void)curl_multi_socket_action(http->multi, w->socket, flags, &running);
+    (void)http->curl->multi_socket_action(http->multi, w->socket, flags, &running);
     collect_finished(http);
 }
 
@@ -277,7 +280,7 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *ctx, void
     watch *w = socket_ctx;
     if (what == CURL_POLL_REMOVE) {
         if (w) {
-            (void)curl_multi_assign(http->multi, socket, NULL);
+            (void)http->curl->multi_assign(http->multi, socket, NULL);
             close_watch(w);
         }
         return 0;
@@ -286,14 +289,14 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *ctx, void
     if (w) {
         const int events =
             (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-        (void)curl_multi_assign(http->multi, socket, w);
+        (void)http->curl->multi_assign(http->multi, socket, w);
         if (uv_poll_start(&w->poll, events, on_readiness) == 0) {
             return 0;
         }
     }
     /* Saying -1 would end every transfer: only this one cannot go on. */
     transfer *t = NULL;
-    if (curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t) {
+    if (http->curl->easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t) {
         t->mark = "no_memory";
         ask_soon(http);
     }
@@ -304,7 +307,7 @@ static void on_time(uv_timer_t *timer)
 {
     pw_http *http = timer->data;
     int running = 0;
-    (void)curl_multi_socket_action(http->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    (void)http->curl->multi_socket_action(http->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     collect_finished(http);
 }
 
@@ -326,7 +329,9 @@ static int on_timer_asked(CURLM *multi, long wait_ms, void *ctx)
 static void tear_down(pw_http *http)
 {
     http->torn_down = true;
-    (void)curl_multi_cleanup(http->multi);
+    if (http->curl) {
+        (void)http->curl->multi_cleanup(http->multi);
+    }
     while (http->watches) {
         close_watch(http->watches);
     }
@@ -443,7 +448,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *ctx)
         return keep_header(t, line) ? size * count : 0;
     }
     long status = 0;
-    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)t->http->curl->easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status >= 200) {
         t->status = (int)status;
         t->head_told = true;
@@ -492,7 +497,7 @@ static bool put_header(transfer *t, pw_arena *scratch, pw_str name, pw_str value
     if (line.failed != PW_OK) {
         return false;
     }
-    struct curl_slist *list = curl_slist_append(t->headers, line.ptr);
+    struct curl_slist *list = t->http->curl->slist_append(t->headers, line.ptr);
     if (!list) {
         return false;
     }
@@ -501,7 +506,7 @@ static bool put_header(transfer *t, pw_arena *scratch, pw_str name, pw_str value
 }
 
 #define SET(option, value)                                                                         \
-    (result = result == CURLE_OK ? curl_easy_setopt(t->easy, option, value) : result)
+    (result = result == CURLE_OK ? t->http->curl->easy_setopt(t->easy, option, value) : result)
 
 static CURLcode set_body(transfer *t, const char *method)
 {
@@ -566,20 +571,47 @@ static pw_status prepare(transfer *t, const pw_http_request *request, const pw_h
     for (size_t i = 0; ok && i < request->header_count; i++) {
         ok = put_header(t, scratch, request->headers[i].name, request->headers[i].value);
     }
-    struct curl_slist *list = ok ? curl_slist_append(t->headers, "Expect:") : NULL;
+    struct curl_slist *list = ok ? t->http->curl->slist_append(t->headers, "Expect:") : NULL;
     if (!list) {
         return PW_NOMEM;
     }
     t->headers = list;
-    t->easy = curl_easy_init();
+    t->easy = t->http->curl->easy_init();
     if (!t->easy) {
         return PW_NOMEM;
     }
     CURLcode result = set_connection(t, limits);
     result = result == CURLE_OK ? set_body(t, method.ptr) : result;
     result = result == CURLE_OK ? set_answer(t) : result;
-    result = result == CURLE_OK ? curl_easy_setopt(t->easy, CURLOPT_URL, url.ptr) : result;
+    result =
+        result == CURLE_OK ? t->http->curl->easy_setopt(t->easy, CURLOPT_URL, url.ptr) : result;
     return result == CURLE_OK ? PW_OK : result == CURLE_OUT_OF_MEMORY ? PW_NOMEM : PW_UNSUPPORTED;
+}
+
+/* Once, before the first transfer: who never calls out never loads libcurl. */
+static pw_status begin_curl(pw_http *http, pw_error *error)
+{
+    const pw_curl *curl = pw_curl_load(error);
+    if (!curl) {
+        return PW_UNAVAILABLE;
+    }
+    if (curl->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        return PW_FAIL(error, PW_UNAVAILABLE, "unavailable: libcurl does not start");
+    }
+    CURLM *multi = curl->multi_init();
+    if (!multi) {
+        curl->global_cleanup();
+        return PW_FAIL(error, PW_NOMEM, "out of memory");
+    }
+    (void)curl->multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    (void)curl->multi_setopt(multi, CURLMOPT_SOCKETDATA, http);
+    (void)curl->multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer_asked);
+    (void)curl->multi_setopt(multi, CURLMOPT_TIMERDATA, http);
+    (void)curl->multi_setopt(multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
+    (void)curl->multi_setopt(multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS);
+    http->curl = curl;
+    http->multi = multi;
+    return PW_OK;
 }
 
 pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *request,
@@ -587,6 +619,9 @@ pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *req
 {
     if (http->closing) {
         return PW_FAIL(error, PW_CLOSED, "the carrier is closing");
+    }
+    if (!http->curl) {
+        PW_TRY(begin_curl(http, error));
     }
     transfer *t = allocate(http, sizeof *t);
     if (!t) {
@@ -609,7 +644,7 @@ pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *req
             t->next->prev = t;
         }
         http->transfers = t;
-        const CURLMcode added = curl_multi_add_handle(http->multi, t->easy);
+        const CURLMcode added = http->curl->multi_add_handle(http->multi, t->easy);
         if (added == CURLM_OK) {
             return PW_OK;
         }
@@ -639,33 +674,15 @@ void pw_http_abort(pw_http *http, uint64_t call)
 pw_status pw_http_new(uv_loop_t *loop, const pw_allocator *allocator, pw_http_handler handler,
                       void *ctx, pw_http **ret, pw_error *error)
 {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        return PW_FAIL(error, PW_INTERNAL, "libcurl does not start");
-    }
     pw_http *http = allocator->resize(allocator->ctx, NULL, 0, sizeof *http);
-    CURLM *multi = http ? curl_multi_init() : NULL;
-    if (!multi) {
-        if (http) {
-            allocator->resize(allocator->ctx, http, sizeof *http, 0);
-        }
-        curl_global_cleanup();
+    if (!http) {
         return PW_FAIL(error, PW_NOMEM, "out of memory");
     }
-    *http = (pw_http){.loop = loop,
-                      .allocator = allocator,
-                      .handler = handler,
-                      .ctx = ctx,
-                      .multi = multi,
-                      .open_handles = 2};
+    *http = (pw_http){
+        .loop = loop, .allocator = allocator, .handler = handler, .ctx = ctx, .open_handles = 2};
     (void)uv_timer_init(loop, &http->timer); /* cannot fail */
     (void)uv_timer_init(loop, &http->soon);
     http->timer.data = http->soon.data = http;
-    (void)curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-    (void)curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, http);
-    (void)curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer_asked);
-    (void)curl_multi_setopt(multi, CURLMOPT_TIMERDATA, http);
-    (void)curl_multi_setopt(multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
-    (void)curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS);
     *ret = http;
     return PW_OK;
 }

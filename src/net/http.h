@@ -48,8 +48,9 @@ typedef void (*pw_http_handler)(void *ctx, const pw_http_event *);
 
 pw_status pw_http_new(uv_loop_t *, const pw_allocator *, pw_http_handler, void *ctx, pw_http **ret,
                       pw_error *);
-/* Copies what it needs but not the body: the body's bytes must live until END, BROKEN or
- * pw_http_abort. Key headers are never logged. */
+/* The first one of the process loads libcurl: some 30 ms on the loop's thread; PW_UNAVAILABLE says
+ * what is missing. Copies what it needs but not the body: the body's bytes must live until END,
+ * BROKEN or pw_http_abort. Key headers are never logged. */
 pw_status pw_http_start(pw_http *, uint64_t call, const pw_http_request *, const pw_http_limits *,
                         pw_error *);
 void pw_http_abort(pw_http *,

@@ -5,7 +5,6 @@
  */
 #include "runtime/read_inner.h"
 
-#include <curl/curl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -13,6 +12,7 @@
 
 #include "base/heap.h"
 #include "base/utf8.h"
+#include "net/curl.h"
 #include "runtime/writer.h"
 
 #define WAL_LARGE ((int64_t)256 << 20)
@@ -136,7 +136,14 @@ static void check_libraries(inspection *i)
     check(i, "pawl", true);
     pw_buffer_format(detail(i), "libuv %s", uv_version_string());
     check(i, "libuv", true);
-    const curl_version_info_data *c = curl_version_info(CURLVERSION_NOW);
+    pw_error error = {0};
+    const pw_curl *curl = pw_curl_load(&error);
+    if (!curl) {
+        pw_buffer_format(detail(i), "%s", error.message);
+        check(i, "libcurl", false);
+        return;
+    }
+    const curl_version_info_data *c = curl->version_info(CURLVERSION_NOW);
     pw_buffer_format(detail(i), "libcurl %s, TLS by %s", c->version,
                      c->ssl_version ? c->ssl_version : "nobody: no https");
     check(i, "libcurl", c->version_num >= 0x075800 && c->ssl_version);

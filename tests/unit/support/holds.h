@@ -18,13 +18,13 @@ static inline bool holds(const char *text, const char *what)
 
 #define assert_holds(text, what)                                                                   \
     do {                                                                                           \
-        if (!holds((text), (what))) {                                                      \
+        if (!holds((text), (what))) {                                                              \
             fail_msg("%s\n  is not in\n%s", (what), (text));                                       \
         }                                                                                          \
     } while (0)
 #define assert_lacks(text, what)                                                                   \
     do {                                                                                           \
-        if (holds((text), (what))) {                                                      \
+        if (holds((text), (what))) {                                                               \
             fail_msg("%s\n  is in\n%s", (what), (text));                                           \
         }                                                                                          \
     } while (0)
