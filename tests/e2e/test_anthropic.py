@@ -113,7 +113,7 @@ class Conversations(Base):
     def test_C8_N2_thinking_over_three_steps_with_a_kill_between_each_goes_back_byte_for_byte(self):
         thoughts = ["  two spaces, then \\u00e9 as text, é as such, 😀 and a tab\t.\n\n", "", "\u2028line\u2029separators \u0001 and \"quotes\" \\ / </script>"]
         steps = [{"when": {"tool_results": i}, "reply": {"blocks": [{"thinking": thought, "signature": f"Eq+/{i}=="}, {"redacted": f"secret+/{i}=="}, {"text": f"Step {i}."},
-                                                                    {"tool_use": "look", "input": {"id": str(i)}}], "chunk": 3}} for i, thought in enumerate(thoughts)]
+                                                                    {"call": "look", "input": {"id": str(i)}}], "chunk": 3}} for i, thought in enumerate(thoughts)]
         world = self.world(steps + [{"reply": {"text": "Done."}}], [command("look", "none", "./killer")])
         for _ in thoughts:
             self.assertEqual(world.run(*world.command("go", "s", "r"))[0], -signal.SIGKILL)
@@ -393,8 +393,8 @@ class Text(Base):
         self.check_requests(world)
 
     def test_C9_blank_text_and_unsigned_thinking_are_not_sent_back(self):
-        world = self.world([{"when": {"tool_results": 0}, "reply": {"blocks": [{"text": "\n\n"}, {"thinking": "hm"}, {"text": " \u00a0"}, {"tool_use": "look", "input": {"id": "1"}}]}},
-                            {"when": {"tool_results": 1}, "reply": {"blocks": [{"raw": {"type": "thinking", "thinking": "unsigned"}}, {"tool_use": "look", "input": {"id": "2"}}]}},
+        world = self.world([{"when": {"tool_results": 0}, "reply": {"blocks": [{"text": "\n\n"}, {"thinking": "hm"}, {"text": " \u00a0"}, {"call": "look", "input": {"id": "1"}}]}},
+                            {"when": {"tool_results": 1}, "reply": {"blocks": [{"raw": {"type": "thinking", "thinking": "unsigned"}}, {"call": "look", "input": {"id": "2"}}]}},
                             {"reply": {"text": "Done. \n"}}], [command("look", "none", "./empty")], files={"empty": "#!/bin/sh\ncat >/dev/null\n"})
         world.ask("go")
         self.assertEqual(world.ask("again")["state"], "completed")

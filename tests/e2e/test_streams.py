@@ -253,8 +253,8 @@ class Streams(unittest.TestCase):
             self.assertEqual(world.refusals(), [])
 
     def test_C6_F3_max_tokens_inside_arguments_never_runs_the_call(self):
-        cuts = [{"tool_use": "send", "json": "{\"id\": \"half of i"}, {"tool_use": "send", "json": "{\"id\": \"half of it\", \"am", "open": True},
-                {"tool_use": "send", "json": "{\"id\": \"12\"}", "open": True}, {"tool_use": "send", "json": ""}, {"tool_use": "send", "json": "{\"id\": \"a\nb", "open": True}]
+        cuts = [{"call": "send", "json": "{\"id\": \"half of i"}, {"call": "send", "json": "{\"id\": \"half of it\", \"am", "open": True},
+                {"call": "send", "json": "{\"id\": \"12\"}", "open": True}, {"call": "send", "json": ""}, {"call": "send", "json": "{\"id\": \"a\nb", "open": True}]
         for cut in cuts:
             with self.subTest(cut=cut):
                 world = self.world([{"when": {"role": "user"}, "reply": {"blocks": [{"text": "I send."}, cut], "stop": "max_tokens"}},
