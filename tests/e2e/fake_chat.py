@@ -44,10 +44,10 @@ class Chat(Protocol):
              "no_model": (404, "invalid_request_error", "model_not_found"), "rate_limit": (429, "requests", "rate_limit_exceeded"),
              "server": (500, "server_error", None), "overloaded": (503, "server_error", "server_is_overloaded")}
 
-    def __init__(self):
+    def __init__(self, dialect="openai"):
         self.given = {}    # the reasoning of a message → families it was given by
         self.loops = {}    # family and calls → the reasoning that came with them
-        self.dialect = "openai"
+        self.dialect = dialect
 
     # What a request says.
 

@@ -306,11 +306,11 @@ class Connection:
 class FakeModel:
     """The server. As a context manager it runs in a thread of its own."""
 
-    def __init__(self, script=None, port=0, log_path=None, host="127.0.0.1"):
+    def __init__(self, script=None, port=0, log_path=None, host="127.0.0.1", dialect="openai"):
         self.host, self.port = host, port
         self.lock = threading.Condition()
         self.log_file = open(log_path, "a", encoding="utf-8", buffering=1) if log_path else None
-        self.protocols = {p.name: p for p in (Anthropic(), Responses(), Chat())}
+        self.protocols = {p.name: p for p in (Anthropic(), Responses(), Chat(dialect))}
         self.requests = []     # {"n", "protocol", "marker", "concurrent", "extends", "headers", "body" (text), "json"}
         self.asked = []        # {"method", "path", "headers"} of background replies asked for again, or cancelled
         self.refused = []      # (n, message)

@@ -8,56 +8,18 @@ import signal
 import sqlite3
 import unittest
 
-from harness import Claude, World, events_of, kill, wait_for
-
-ANY = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-
-# Leaves its line; kills the engine when this is the first line of that tool and id.
-KILLER = """#!/bin/sh
-read -r arguments
-id=$(printf '%s' "$arguments" | sed -n 's/.*"id": *"\\([^"]*\\)".*/\\1/p')
-printf '%s %s %s\\n' "$1" "$id" "$PAWL_IDEMPOTENCY_KEY" >> "$LEDGER"
-[ "$(grep -c "^$1 $id " "$LEDGER")" = 1 ] && kill -9 "$PPID"
-printf '{"ok":true}'
-"""
-
-HANGER = """#!/bin/sh
-read -r arguments
-printf '%s - %s\\n' "$1" "$PAWL_IDEMPOTENCY_KEY" >> "$LEDGER"
-sleep 600
-"""
-
-# Answers with its arguments as they came.
-ECHO = """#!/bin/sh
-cat
-"""
-
-
-def command(name, effects, program="./effect", **extra):
-    return {"name": name, "kind": "command", "effects": effects, "run": [program, name], "env": ["LEDGER"], "input": ANY, **extra}
-
-
-def call(name, argument="1", **more):
-    return {"name": name, "input": {"id": argument}, **more}
+from harness import ANY, ECHO, HANGER, KILLER, Asking, AskingTest, call, command, events_of, kill, wait_for
 
 
 WRITE = {"name": "write", "kind": "sql", "effects": "transactional", "input": ANY,
          "sql": ["create table if not exists effects(id text)", "insert into effects(id) values (:id) returning id"]}
 
 
-class Base(unittest.TestCase):
+class Base(AskingTest):
     def world(self, script, *arguments, **more):
-        world = Claude(script, *arguments, **{"files": {"killer": KILLER, "hanger": HANGER, "echo": ECHO}, **more})
+        world = Asking(script, *arguments, **{"files": {"killer": KILLER, "hanger": HANGER, "echo": ECHO}, **more})
         self.addCleanup(world.__exit__)
         return world
-
-    def check_requests(self, world, markers=("",), scripted=()):
-        """The strict provider refused nothing, and each request begins with the conversation of the one before (C9, C10)."""
-        self.assertEqual(world.refusals(*scripted), [])
-        for marker in markers:
-            conversations = world.conversations(marker)
-            for i, (before, after) in enumerate(zip(conversations, conversations[1:])):
-                self.assertTrue(after.startswith(before), f"request {i + 2} of {marker!r} does not begin with request {i + 1}:\n{before[-600:]}\n---\n{after[len(os.path.commonprefix([before, after])) - 80:][:600]}")
 
 
 class Conversations(Base):
@@ -79,7 +41,7 @@ class Conversations(Base):
             turn = world.ask(f"marker:{marker}", session, f"r{at}")
             self.assertEqual((turn["state"], turn["text"]), ("completed", "All done."))
             self.assertEqual(world.ask("again", session)["text"], "Still here.")
-            self.check_requests(world, [marker])
+            self.check_requests(world, markers=[marker])
             ended = world.query("select seq from pawl_journal j join pawl_sessions s on s.id = j.session where s.name = ? and kind = 'turn.ended' order by seq", session)[0][0]
             total = min(total, ended)
             at += 1
@@ -204,7 +166,7 @@ class Conversations(Base):
         turn = world.ask("pause", check=3)
         self.assertEqual((turn["state"], turn["reason"]), ("paused", "max_tool_calls"))
         fine()
-        self.check_requests(world, scripted=(refused,))
+        self.check_requests(world, refused)
         results = [b for m in json.loads(world.bodies()[-1])["messages"] for b in m["content"] if b["type"] == "tool_result"]
         self.assertEqual(len(results), 3 + 1 + 1 + 2 + 5)
         self.assertIn("unknown", results[1]["content"], "the call that ran when the turn was cancelled")
@@ -249,7 +211,7 @@ class Conversations(Base):
                 kill(process)
                 turn = world.ask(f"marker:{session} go", session, "r")
                 self.assertEqual((turn["state"], turn["text"]), ("completed", "All done."))
-                self.check_requests(world, [session])
+                self.check_requests(world, markers=[session])
         keys = [key for tool, _, key in world.ledger() if tool == "send"]
         self.assertEqual(len(keys), len(set(keys)), "no once call ran twice")
 

@@ -12,29 +12,7 @@ import threading
 import time
 import unittest
 
-from harness import BIN, World, kill, wait_for
-
-ANY = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-
-# Leaves its line, then kills the engine if this is the first line of that id; on the second run it answers.
-KILLER = """#!/bin/sh
-read -r arguments
-id=$(printf '%s' "$arguments" | sed -n 's/.*"id": *"\\([^"]*\\)".*/\\1/p')
-printf '%s %s %s\\n' "$1" "$id" "$PAWL_IDEMPOTENCY_KEY" >> "$LEDGER"
-[ "$(grep -c "^$1 $id " "$LEDGER")" = 1 ] && kill -9 "$PPID"
-printf '{"ok":true}'
-"""
-
-# Leaves its line and hangs for good.
-HANGER = """#!/bin/sh
-read -r arguments
-printf '%s - %s\\n' "$1" "$PAWL_IDEMPOTENCY_KEY" >> "$LEDGER"
-sleep 600
-"""
-
-
-def command(name, effects, program="./effect", *more, **extra):
-    return {"name": name, "kind": "command", "effects": effects, "run": [program, name, *more], "env": ["LEDGER"], "input": ANY, **extra}
+from harness import ANY, BIN, HANGER, KILLER, World, command, kill, wait_for
 
 
 def call(name, argument="1"):

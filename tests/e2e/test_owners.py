@@ -5,18 +5,9 @@ import os
 import threading
 import unittest
 
-from harness import Claude, events_of, folded, kill, wait_for
+from harness import Asking, call, command, events_of, folded, kill, wait_for
 
-ANY = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 SLOW = {"text": "A slow answer that takes its time. ", "chunk": 5, "pace": 0.02, "stall": {"after": 6, "for": 120, "ping": 0.2}}
-
-
-def command(name, effects, program="./effect", *more, **extra):
-    return {"name": name, "kind": "command", "effects": effects, "run": [program, name, *more], "env": ["LEDGER"], "input": ANY, **extra}
-
-
-def call(name, argument="1"):
-    return {"name": name, "input": {"id": argument}}
 
 
 def end_of(process, limit=60):
@@ -37,7 +28,7 @@ def until(process, word):
 
 class Owners(unittest.TestCase):
     def world(self, *arguments, **more):
-        world = Claude(*arguments, **more)
+        world = Asking(*arguments, **more)
         self.addCleanup(world.__exit__)
         return world
 

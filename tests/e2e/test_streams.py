@@ -5,28 +5,15 @@ import socket
 import time
 import unittest
 
-from harness import Claude, events_of, folded, kill, wait_for
+from harness import ANY, Asking, call, command, events_of, folded, kill, named, wait_for
 
-ANY = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 LONG = "Here is the plan, word for word, as it was asked for: first this, then that, and so on. "
-
-
-def command(name, effects, program="./effect", **extra):
-    return {"name": name, "kind": "command", "effects": effects, "run": [program, name], "env": ["LEDGER"], "input": ANY, **extra}
-
-
-def call(name, argument="1", **more):
-    return {"name": name, "input": {"id": argument}, **more}
-
-
-def named(events, name):
-    return [data for _, kind, data in events if kind == name]
 
 
 class Streams(unittest.TestCase):
     def world(self, replies, *arguments, **more):
         rules = replies if replies and "reply" in replies[0] or "when" in replies[0] else [{"replies": replies}]
-        world = Claude(rules, *arguments, **more)
+        world = Asking(rules, *arguments, **more)
         self.addCleanup(world.__exit__)
         return world
 
