@@ -3,81 +3,16 @@
  * must go back as they came, and the stop (PROVIDERS.md 3.4 to 3.6).
  */
 #include "model/anthropic_inner.h"
-
-#include "base/utf8.h"
+#include "model/rendering.h"
 
 /* --- Writing blocks --- */
-
-pw_status pw_anthropic_block_write(pw_buffer *out, const pw_json *block, const pw_member *members,
-                                   size_t count)
-{
-    pw_json_writer w;
-    pw_json_begin(&w, out);
-    pw_json_object(&w);
-    for (const pw_json *member = block->child; member; member = member->next) {
-        pw_str value = member->raw;
-        for (size_t i = 0; i < count; i++) {
-            if (members[i].json.ptr && pw_str_is(member->key, members[i].name)) {
-                value = members[i].json;
-            }
-        }
-        pw_json_key_str(&w, member->key);
-        pw_json_raw(&w, value);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (members[i].json.ptr && !pw_json_get(block, members[i].name)) {
-            pw_json_put_raw(&w, members[i].name, members[i].json);
-        }
-    }
-    pw_json_object_end(&w);
-    return out->failed;
-}
-
-static pw_status string_json(pw_arena *arena, pw_str text, pw_str *ret)
-{
-    pw_buffer out;
-    pw_json_writer w;
-    pw_buffer_init_arena(&out, arena, PW_ANTHROPIC_MAX_REPLY * 6);
-    pw_json_begin(&w, &out);
-    pw_json_string(&w, text);
-    *ret = pw_buffer_str(&out);
-    return out.failed;
-}
 
 static pw_status write_raw(pw_arena *arena, const pw_json *block, const pw_member *members,
                            size_t count, pw_str *ret)
 {
     pw_buffer out;
-    pw_buffer_init_arena(&out, arena, PW_ANTHROPIC_MAX_REPLY * 7);
-    PW_TRY(pw_anthropic_block_write(&out, block, members, count));
-    *ret = pw_buffer_str(&out);
-    return PW_OK;
-}
-
-static bool only_members(const pw_json *block, const char *const *names)
-{
-    for (const pw_json *member = block->child; member; member = member->next) {
-        size_t i = 0;
-        while (names[i] && !pw_str_is(member->key, names[i])) {
-            i++;
-        }
-        if (!names[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Text for people and for the transcript: valid, and without NUL (A8). */
-static pw_status clean_text(pw_arena *arena, pw_str text, pw_str *ret)
-{
-    if (pw_utf8_clean(text)) {
-        *ret = text;
-        return PW_OK;
-    }
-    pw_buffer out;
-    pw_buffer_init_arena(&out, arena, PW_ANTHROPIC_MAX_REPLY * 3);
-    PW_TRY(pw_utf8_mend(&out, text));
+    pw_buffer_init_arena(&out, arena, PW_READING_MAX_REPLY * 7);
+    PW_TRY(pw_block_write(&out, block, members, count));
     *ret = pw_buffer_str(&out);
     return PW_OK;
 }
@@ -92,15 +27,15 @@ static pw_status text_part(pw_arena *arena, const pw_anthropic_block *block, con
     const pw_json *first = pw_json_get(start, "citations");
     const bool cited_first = pw_json_is(first, PW_JSON_ARRAY) && first->count > 0;
     ret->kind = PW_PART_TEXT;
-    PW_TRY(clean_text(arena, text, &ret->text));
-    if (block->citations.len == 0 && !cited_first && only_members(start, known)) {
+    PW_TRY(pw_reading_clean_text(arena, text, &ret->text));
+    if (block->citations.len == 0 && !cited_first && pw_reading_only_members(start, known)) {
         return PW_OK;
     }
     pw_member members[] = {{.name = "text"}, {.name = "citations"}};
-    PW_TRY(string_json(arena, text, &members[0].json));
+    PW_TRY(pw_reading_string_json(arena, text, &members[0].json));
     if (block->citations.len > 0) {
         pw_buffer list;
-        pw_buffer_init_arena(&list, arena, PW_ANTHROPIC_MAX_REPLY * 2);
+        pw_buffer_init_arena(&list, arena, PW_READING_MAX_REPLY * 2);
         (void)pw_buffer_byte(&list, '[');
         for (const pw_json *one = cited_first ? first->child : NULL; one; one = one->next) {
             (void)pw_buffer_add(&list, one->raw);
@@ -119,18 +54,18 @@ static pw_status thinking_part(pw_arena *arena, const pw_anthropic_block *block,
 {
     const pw_str text = pw_buffer_str(&block->text);
     ret->kind = PW_PART_THINKING;
-    PW_TRY(clean_text(arena, text, &ret->text));
+    PW_TRY(pw_reading_clean_text(arena, text, &ret->text));
     if (block->signature.len == 0) {
         return PW_OK; /* unsigned: it can never be sent */
     }
     pw_member members[] = {{.name = "thinking"}, {.name = "signature"}};
-    PW_TRY(string_json(arena, text, &members[0].json));
-    PW_TRY(string_json(arena, block->signature, &members[1].json));
+    PW_TRY(pw_reading_string_json(arena, text, &members[0].json));
+    PW_TRY(pw_reading_string_json(arena, block->signature, &members[1].json));
     return write_raw(arena, start, members, 2, &ret->raw);
 }
 
 /* The answer was cut where a call's arguments may have been open. */
-static bool may_be_cut(const pw_model_stream *s, const pw_anthropic_block *block, bool last,
+static bool may_be_cut(const pw_anthropic_stream *s, const pw_anthropic_block *block, bool last,
                        bool silent)
 {
     const bool limit = pw_str_is(s->stop_reason, "max_tokens") ||
@@ -140,7 +75,7 @@ static bool may_be_cut(const pw_model_stream *s, const pw_anthropic_block *block
     return (!block->closed && !normal) || (limit && last && silent);
 }
 
-static pw_status tool_part(pw_model_stream *s, const pw_anthropic_block *block,
+static pw_status tool_part(pw_anthropic_stream *s, const pw_anthropic_block *block,
                            const pw_json *start, bool last, pw_part *ret)
 {
     static const char *const known[] = {"type", "id", "name", "input", NULL};
@@ -149,9 +84,9 @@ static pw_status tool_part(pw_model_stream *s, const pw_anthropic_block *block,
     pw_str arguments = pw_str_trim(pw_buffer_str(&block->text));
     bool object = false;
     if (arguments.len > 0) {
-        pw_arena_reset(&s->scratch);
+        pw_arena_reset(&s->reading.scratch);
         const pw_json *parsed = NULL;
-        const pw_status status = pw_json_parse(&s->scratch, arguments, 0, &parsed, NULL);
+        const pw_status status = pw_json_parse(&s->reading.scratch, arguments, 0, &parsed, NULL);
         if (status == PW_NOMEM) {
             return status;
         }
@@ -164,10 +99,12 @@ static pw_status tool_part(pw_model_stream *s, const pw_anthropic_block *block,
     const bool nothing = silent && !(pw_json_is(input, PW_JSON_OBJECT) && input->count > 0);
     ret->kind = PW_PART_TOOL_CALL;
     ret->broken = !object || may_be_cut(s, block, last, nothing);
-    ret->raw = only_members(start, known) ? PW_STR_NONE : block->start;
-    PW_TRY(clean_text(&s->kept, pw_json_text(pw_json_get(start, "id")), &ret->provider_id));
-    PW_TRY(clean_text(&s->kept, pw_json_text(pw_json_get(start, "name")), &ret->name));
-    return clean_text(&s->kept, arguments, &ret->arguments);
+    ret->raw = pw_reading_only_members(start, known) ? PW_STR_NONE : block->start;
+    PW_TRY(pw_reading_clean_text(&s->reading.kept, pw_json_text(pw_json_get(start, "id")),
+                                 &ret->provider_id));
+    PW_TRY(pw_reading_clean_text(&s->reading.kept, pw_json_text(pw_json_get(start, "name")),
+                                 &ret->name));
+    return pw_reading_clean_text(&s->reading.kept, arguments, &ret->arguments);
 }
 
 static pw_status server_part(pw_arena *arena, const pw_anthropic_block *block, const pw_json *start,
@@ -195,16 +132,16 @@ static pw_status other_part(pw_arena *arena, const pw_anthropic_block *block, co
     return write_raw(arena, start, members, 1, &ret->raw);
 }
 
-static pw_status make_part(pw_model_stream *s, size_t index, pw_part *ret)
+static pw_status make_part(pw_anthropic_stream *s, size_t index, pw_part *ret)
 {
     const pw_anthropic_block *block = s->blocks[index];
     const pw_json *start = NULL;
-    PW_TRY(pw_json_parse(&s->kept, block->start, PW_JSON_MEND_UTF8, &start, NULL));
+    PW_TRY(pw_json_parse(&s->reading.kept, block->start, PW_JSON_MEND_UTF8, &start, NULL));
     if (pw_str_is(block->type, "text")) {
-        return text_part(&s->kept, block, start, ret);
+        return text_part(&s->reading.kept, block, start, ret);
     }
     if (pw_str_is(block->type, "thinking")) {
-        return thinking_part(&s->kept, block, start, ret);
+        return thinking_part(&s->reading.kept, block, start, ret);
     }
     if (pw_str_is(block->type, "redacted_thinking")) {
         *ret = (pw_part){.kind = PW_PART_THINKING, .raw = block->start};
@@ -215,14 +152,14 @@ static pw_status make_part(pw_model_stream *s, size_t index, pw_part *ret)
     }
     if (pw_str_ends(block->type, PW_STR("_tool_use")) ||
         pw_str_ends(block->type, PW_STR("_tool_result"))) {
-        return server_part(&s->kept, block, start, ret);
+        return server_part(&s->reading.kept, block, start, ret);
     }
-    return other_part(&s->kept, block, start, ret);
+    return other_part(&s->reading.kept, block, start, ret);
 }
 
 /* --- The stop --- */
 
-static pw_stop stop_of(const pw_model_stream *s, bool asks)
+static pw_stop stop_of(const pw_anthropic_stream *s, bool asks)
 {
     static const struct {
         const char *reason;
@@ -253,9 +190,9 @@ static bool known_reason(pw_str reason)
            pw_str_is(reason, "model_context_window_exceeded") || pw_str_is(reason, "compaction");
 }
 
-pw_status pw_anthropic_reply_make(pw_model_stream *s)
+pw_status pw_anthropic_reply_make(pw_anthropic_stream *s)
 {
-    pw_part *parts = PW_NEW_ARRAY(&s->kept, pw_part, s->block_count);
+    pw_part *parts = PW_NEW_ARRAY(&s->reading.kept, pw_part, s->block_count);
     if (!parts) {
         return PW_NOMEM;
     }
@@ -277,7 +214,7 @@ pw_status pw_anthropic_reply_make(pw_model_stream *s)
                           .stop = stop_of(s, asks),
                           .provider = PW_STR("anthropic"),
                           .usage = s->usage};
-    PW_TRY(clean_text(&s->kept, detail, &s->reply.stop_detail));
-    PW_TRY(clean_text(&s->kept, s->id, &s->reply.response_id));
-    return clean_text(&s->kept, s->model, &s->reply.model);
+    PW_TRY(pw_reading_clean_text(&s->reading.kept, detail, &s->reply.stop_detail));
+    PW_TRY(pw_reading_clean_text(&s->reading.kept, s->id, &s->reply.response_id));
+    return pw_reading_clean_text(&s->reading.kept, s->model, &s->reply.model);
 }

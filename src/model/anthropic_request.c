@@ -23,189 +23,21 @@
  * messages: its bytes are the same when the answer comes, and it goes when the person speaks first.
  */
 #include "model/anthropic_inner.h"
+#include "model/rendering.h"
 
 #include "base/format.h"
-#include "base/sha256.h"
 #include "base/utf8.h"
 
 #define VERSION "2023-06-01"
 #define MAX_TOKENS_DEFAULT 8192
-#define PREFIX_MAX ((size_t)32 << 20)
-#define TOOL_ID_MAX 64
-#define NOT_HERE SIZE_MAX /* in pw_render.offsets: no request may be cut at this message */
 
-typedef struct renderer {
-    const pw_model_request *request;
-    pw_render *render;
-    pw_arena *arena;
-    pw_str family;
-    size_t
-        open_from; /* index of the first message with a server tool use that waits for its answer */
-} renderer;
-
-/* --- Model families --- */
-
-static bool all_digits(pw_str s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        if (s.ptr[i] < '0' || s.ptr[i] > '9') {
-            return false;
-        }
-    }
-    return s.len > 0;
-}
-
-static size_t find_last(pw_str s, char c)
-{
-    for (size_t i = s.len; i-- > 0;) {
-        if (s.ptr[i] == c) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
-pw_str pw_anthropic_family(pw_str model)
-{
-    const pw_str maker = PW_STR("anthropic.");
-    const size_t host = pw_str_find(model, maker); /* Bedrock: eu.anthropic.claude-…-v1:0 */
-    if (host != SIZE_MAX) {
-        model = pw_str_slice(model, host + maker.len, model.len);
-    }
-    const size_t slash = find_last(model, '/');
-    if (slash != SIZE_MAX) { /* gateways: anthropic/claude-… */
-        model = pw_str_slice(model, slash + 1, model.len);
-    }
-    const char marks[] = {':', '@'};
-    for (size_t i = 0; i < sizeof marks; i++) {
-        const size_t at = find_last(model, marks[i]);
-        model = at != SIZE_MAX && at > 0 ? pw_str_slice(model, 0, at) : model;
-    }
-    for (;;) {
-        const size_t dash = find_last(model, '-');
-        if (dash == SIZE_MAX || dash == 0) {
-            return model;
-        }
-        const pw_str tail = pw_str_slice(model, dash + 1, model.len);
-        const bool date = tail.len == 8 && all_digits(tail);
-        const bool version =
-            tail.len >= 2 && tail.ptr[0] == 'v' && all_digits(pw_str_slice(tail, 1, tail.len));
-        if (!date && !version && !pw_str_is(tail, "latest") && !pw_str_is(tail, "0")) {
-            return model;
-        }
-        model = pw_str_slice(model, 0, dash);
-    }
-}
-
-/* By the name in the reply, or by the name it was asked for: behind an alias the reply names
- * another (C8). */
-static bool same_family(const renderer *r, const pw_message *message)
-{
-    const bool asked =
-        message->asked.len > 0 && pw_str_equal(pw_anthropic_family(message->asked), r->family);
-    return pw_str_is(message->provider, "anthropic") &&
-           (asked || pw_str_equal(pw_anthropic_family(message->model), r->family));
-}
-
-/* --- Ids that go out --- */
-
-typedef struct tool_id {
-    char text[TOOL_ID_MAX + 1];
-} tool_id;
-
-static bool is_id_byte(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
-}
-
-/*
- * c<n>_<id> where that is within the alphabet and the length; p<n>_<position> for the engine's own
- * ".<position>"; h<n>_<beginning>_<hash> for anything else. The first letter keeps the three apart.
- */
-static tool_id tool_id_of(int64_t n, pw_str call)
-{
-    tool_id id;
-    bool plain = call.len > 0;
-    for (size_t i = 0; i < call.len; i++) {
-        plain = plain && is_id_byte(call.ptr[i]);
-    }
-    const pw_str rest = call.len > 1 ? pw_str_slice(call, 1, call.len) : PW_STR_NONE;
-    if (plain && pw_format(id.text, sizeof id.text, "c%lld_%.*s", (long long)n, PW_STR_ARG(call)) <=
-                     TOOL_ID_MAX) {
-        return id;
-    }
-    if (call.len > 1 && call.ptr[0] == '.' && all_digits(rest) &&
-        pw_format(id.text, sizeof id.text, "p%lld_%.*s", (long long)n, PW_STR_ARG(rest)) <=
-            TOOL_ID_MAX) {
-        return id;
-    }
-    char start[20];
-    size_t length = 0;
-    for (; length < call.len && length + 1 < sizeof start; length++) {
-        start[length] = is_id_byte(call.ptr[length]) ? call.ptr[length] : '_';
-    }
-    const pw_hash hash = pw_sha256_of(call);
-    const pw_hash_hex hex = pw_hash_to_hex(&hash);
-    pw_format(id.text, sizeof id.text, "h%lld_%.*s_%.*s", (long long)n, (int)length, start, 20,
-              hex.text);
-    return id;
-}
-
-/* --- Small writers --- */
-
-/* Nothing in it that a provider counts as text: white space of Unicode and separators of ASCII. */
-static bool is_blank(pw_str text)
-{
-    for (size_t i = 0; i < text.len;) {
-        const uint8_t c = (uint8_t)text.ptr[i];
-        const uint8_t d = i + 1 < text.len ? (uint8_t)text.ptr[i + 1] : 0;
-        const uint8_t e = i + 2 < text.len ? (uint8_t)text.ptr[i + 2] : 0;
-        if (c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F)) {
-            i += 1;
-        } else if (c == 0xC2 && (d == 0x85 || d == 0xA0)) {
-            i += 2;
-        } else if ((c == 0xE1 && d == 0x9A && e == 0x80) || (c == 0xE3 && d == 0x80 && e == 0x80) ||
-                   (c == 0xE2 && d == 0x81 && e == 0x9F) ||
-                   (c == 0xE2 && d == 0x80 &&
-                    ((e >= 0x80 && e <= 0x8A) || e == 0xA8 || e == 0xA9 || e == 0xAF))) {
-            i += 3; /* U+1680, U+3000, U+205F, U+2000-200A, U+2028, U+2029, U+202F */
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A member whose text is made valid where it is not. */
-static pw_status put_text(renderer *r, pw_json_writer *w, const char *key, pw_str text)
-{
-    if (pw_utf8_clean(text)) {
-        pw_json_put_str(w, key, text.ptr ? text : PW_STR(""));
-        return w->out->failed;
-    }
-    pw_buffer mended;
-    pw_buffer_init_arena(&mended, r->arena, SIZE_MAX / 4);
-    PW_TRY(pw_utf8_mend(&mended, text));
-    pw_json_put_str(w, key, pw_buffer_str(&mended));
-    return w->out->failed;
-}
-
-static pw_status put_text_block(renderer *r, pw_json_writer *w, pw_str text)
+static pw_status put_text_block(pw_rendering *r, pw_json_writer *w, pw_str text)
 {
     pw_json_object(w);
     pw_json_put_str(w, "type", PW_STR("text"));
-    PW_TRY(put_text(r, w, "text", text));
+    PW_TRY(pw_put_text(r, w, "text", text));
     pw_json_object_end(w);
     return w->out->failed;
-}
-
-/* A kept block, exactly as it is (it was checked when it came; what is not valid is left out). */
-static void put_raw(pw_json_writer *w, pw_str raw)
-{
-    if (raw.len > 0 && pw_utf8_clean(raw)) {
-        pw_json_raw(w, raw);
-    }
 }
 
 /* --- Server tools: which uses and results stand together --- */
@@ -216,7 +48,7 @@ typedef struct id_list {
 } id_list;
 
 /* What a server tool's block is: the id it answers, or its own id. */
-static pw_status server_block(renderer *r, pw_str raw, bool *ret_result, pw_str *ret_id)
+static pw_status server_block(pw_rendering *r, pw_str raw, bool *ret_result, pw_str *ret_id)
 {
     const pw_json *block = NULL;
     *ret_id = PW_STR_NONE;
@@ -231,7 +63,7 @@ static pw_status server_block(renderer *r, pw_str raw, bool *ret_result, pw_str 
 }
 
 /* Ids of all uses, or of all that results answer, in the messages from … to - 1. */
-static pw_status collect(renderer *r, size_t from, size_t to, bool results, id_list *ret)
+static pw_status collect(pw_rendering *r, size_t from, size_t to, bool results, id_list *ret)
 {
     size_t most = 0;
     for (size_t i = from; i < to; i++) {
@@ -244,7 +76,7 @@ static pw_status collect(renderer *r, size_t from, size_t to, bool results, id_l
     }
     for (size_t i = from; i < to; i++) {
         const pw_message *message = r->request->messages[i];
-        if (message->role != PW_ROLE_ASSISTANT || !same_family(r, message)) {
+        if (message->role != PW_ROLE_ASSISTANT || !pw_rendering_same_family(r, message)) {
             continue;
         }
         for (size_t k = 0; k < message->part_count; k++) {
@@ -271,18 +103,13 @@ static bool is_listed(const id_list *list, pw_str id)
     return false;
 }
 
-static bool speaks(const pw_message *message)
-{
-    return message->role == PW_ROLE_USER || message->role == PW_ROLE_TRIGGER;
-}
-
 typedef struct server_view {
     id_list uses, results;
     bool answer_may_come; /* nobody has spoken since */
     bool dropped, open;   /* found on the way */
 } server_view;
 
-static pw_status look_at_servers(renderer *r, size_t index, server_view *ret)
+static pw_status look_at_servers(pw_rendering *r, size_t index, server_view *ret)
 {
     const pw_model_request *request = r->request;
     const pw_message *message = request->messages[index];
@@ -295,10 +122,10 @@ static pw_status look_at_servers(renderer *r, size_t index, server_view *ret)
         return PW_OK;
     }
     size_t from = index, to = index;
-    while (from > 0 && !speaks(request->messages[from - 1])) {
+    while (from > 0 && !pw_message_speaks(request->messages[from - 1])) {
         from--;
     }
-    while (to < request->count && !speaks(request->messages[to])) {
+    while (to < request->count && !pw_message_speaks(request->messages[to])) {
         to++;
     }
     ret->answer_may_come = to == request->count;
@@ -306,7 +133,7 @@ static pw_status look_at_servers(renderer *r, size_t index, server_view *ret)
     return collect(r, index, to, true, &ret->results);
 }
 
-static pw_status put_server_block(renderer *r, pw_json_writer *w, pw_str raw,
+static pw_status put_server_block(pw_rendering *r, pw_json_writer *w, pw_str raw,
                                   const server_view *view)
 {
     bool result = false;
@@ -314,13 +141,13 @@ static pw_status put_server_block(renderer *r, pw_json_writer *w, pw_str raw,
     PW_TRY(server_block(r, raw, &result, &id));
     if (result ? is_listed(&view->uses, id)
                : is_listed(&view->results, id) || view->answer_may_come) {
-        put_raw(w, raw);
+        pw_put_kept(w, raw);
     }
     return w->out->failed;
 }
 
 /* Is a use left out here, and does one wait for its answer? */
-static pw_status weigh_servers(renderer *r, const pw_message *message, server_view *view)
+static pw_status weigh_servers(pw_rendering *r, const pw_message *message, server_view *view)
 {
     for (size_t k = 0; k < message->part_count; k++) {
         bool result = false;
@@ -338,10 +165,10 @@ static pw_status weigh_servers(renderer *r, const pw_message *message, server_vi
 
 /* --- Messages --- */
 
-static pw_status put_call(renderer *r, pw_json_writer *w, const pw_message *message,
+static pw_status put_call(pw_rendering *r, pw_json_writer *w, const pw_message *message,
                           const pw_part *part, bool keep_raw)
 {
-    const tool_id id = tool_id_of(message->n, part->call);
+    const pw_tool_id id = pw_tool_id_of(message->n, part->call);
     const pw_json *arguments = NULL, *block = NULL;
     pw_buffer input;
     pw_buffer_init_arena(&input, r->arena, SIZE_MAX / 4);
@@ -359,44 +186,44 @@ static pw_status put_call(renderer *r, pw_json_writer *w, const pw_message *mess
     }
     if (keep_raw && part->raw.len > 0 && pw_utf8_clean(part->raw)) {
         PW_TRY(pw_json_parse(r->arena, part->raw, PW_JSON_MEND_UTF8, &block, NULL));
-        char quoted[TOOL_ID_MAX + 3];
+        char quoted[PW_TOOL_ID_MAX + 3];
         pw_format(quoted, sizeof quoted, "\"%s\"", id.text);
         const pw_member members[] = {{.name = "id", .json = pw_str_from(quoted)},
                                      {.name = "input", .json = pw_buffer_str(&input)}};
         pw_buffer whole;
         pw_buffer_init_arena(&whole, r->arena, SIZE_MAX / 4);
-        PW_TRY(pw_anthropic_block_write(&whole, block, members, 2));
+        PW_TRY(pw_block_write(&whole, block, members, 2));
         pw_json_raw(w, pw_buffer_str(&whole));
         return w->out->failed;
     }
     pw_json_object(w);
     pw_json_put_str(w, "type", PW_STR("tool_use"));
     pw_json_put_str(w, "id", pw_str_from(id.text));
-    PW_TRY(put_text(r, w, "name", part->name));
+    PW_TRY(pw_put_text(r, w, "name", part->name));
     pw_json_put_raw(w, "input", pw_buffer_str(&input));
     pw_json_object_end(w);
     return w->out->failed;
 }
 
-static pw_status put_assistant_part(renderer *r, pw_json_writer *w, const pw_message *message,
+static pw_status put_assistant_part(pw_rendering *r, pw_json_writer *w, const pw_message *message,
                                     const pw_part *part, const server_view *view)
 {
-    const bool same = same_family(r, message);
+    const bool same = pw_rendering_same_family(r, message);
     switch (part->kind) {
     case PW_PART_TEXT:
     case PW_PART_REFUSAL:
-        if (is_blank(part->text)) {
+        if (pw_is_blank(part->text)) {
             return PW_OK;
         }
         if (same && part->raw.len > 0) {
-            put_raw(w, part->raw);
+            pw_put_kept(w, part->raw);
             return w->out->failed;
         }
         return put_text_block(r, w, part->text);
     case PW_PART_THINKING: /* without raw it is unsigned */
     case PW_PART_OTHER:
         if (same) {
-            put_raw(w, part->raw);
+            pw_put_kept(w, part->raw);
         }
         return w->out->failed;
     case PW_PART_SERVER_TOOL:
@@ -407,12 +234,9 @@ static pw_status put_assistant_part(renderer *r, pw_json_writer *w, const pw_mes
     return PW_OK;
 }
 
-static void begin_message(renderer *r, pw_json_writer *w, const char *role)
+static void begin_message(pw_rendering *r, pw_json_writer *w, const char *role)
 {
-    if (r->render->bytes.len > 0) {
-        (void)pw_buffer_byte(&r->render->bytes, ',');
-    }
-    pw_json_begin(w, &r->render->bytes);
+    pw_rendering_element(r, w);
     pw_json_object(w);
     pw_json_put_str(w, "role", pw_str_from(role));
     pw_json_key(w, "content");
@@ -426,13 +250,13 @@ static pw_status end_message(pw_json_writer *w)
     return w->out->failed;
 }
 
-static pw_status render_assistant(renderer *r, size_t index)
+static pw_status render_assistant(pw_rendering *r, size_t index)
 {
     pw_buffer *bytes = &r->render->bytes;
     const pw_message *message = r->request->messages[index];
     const size_t before = bytes->len;
     server_view view = {.dropped = false};
-    if (same_family(r, message)) {
+    if (pw_rendering_same_family(r, message)) {
         PW_TRY(look_at_servers(r, index, &view));
         PW_TRY(weigh_servers(r, message, &view));
     }
@@ -447,16 +271,13 @@ static pw_status render_assistant(renderer *r, size_t index)
         r->open_from = index;
     }
     if (bytes->len == empty) { /* nothing left to say: the message goes */
-        bytes->len = before;
-        if (bytes->ptr) {
-            bytes->ptr[before] = '\0';
-        }
+        pw_rendering_take_back(r, before);
         return PW_OK;
     }
     return end_message(&w);
 }
 
-static pw_status render_user(renderer *r, size_t index)
+static pw_status render_user(pw_rendering *r, size_t index)
 {
     const pw_message *message = r->request->messages[index];
     pw_json_writer w;
@@ -464,10 +285,10 @@ static pw_status render_user(renderer *r, size_t index)
     const size_t empty = r->render->bytes.len;
     for (size_t k = 0; k < message->part_count; k++) {
         const pw_part *part = &message->parts[k];
-        if (part->kind == PW_PART_TEXT && !is_blank(part->text)) {
+        if (part->kind == PW_PART_TEXT && !pw_is_blank(part->text)) {
             PW_TRY(put_text_block(r, &w, part->text));
         } else if (part->kind == PW_PART_OTHER) {
-            put_raw(&w, part->raw);
+            pw_put_kept(&w, part->raw);
         }
     }
     if (r->render->bytes.len == empty) {
@@ -476,23 +297,17 @@ static pw_status render_user(renderer *r, size_t index)
     return end_message(&w);
 }
 
-static pw_status put_result(renderer *r, pw_json_writer *w, int64_t n, const pw_message *message)
+static pw_status put_result(pw_rendering *r, pw_json_writer *w, int64_t n,
+                            const pw_message *message)
 {
-    const tool_id id = tool_id_of(n, message->call);
-    pw_str content = message->result;
-    if (content.len > 0 && content.ptr[0] == '"') { /* a string is read as its text */
-        const pw_json *string = NULL;
-        const pw_status status = pw_json_parse(r->arena, content, PW_JSON_MEND_UTF8, &string, NULL);
-        if (status == PW_NOMEM) {
-            return status;
-        }
-        content = status == PW_OK ? string->text : content;
-    }
+    const pw_tool_id id = pw_tool_id_of(n, message->call);
+    pw_str content = PW_STR_NONE;
+    PW_TRY(pw_rendering_result(r, message, &content));
     pw_json_object(w);
     pw_json_put_str(w, "type", PW_STR("tool_result"));
     pw_json_put_str(w, "tool_use_id", pw_str_from(id.text));
-    if (!is_blank(content)) {
-        PW_TRY(put_text(r, w, "content", content));
+    if (!pw_is_blank(content)) {
+        PW_TRY(pw_put_text(r, w, "content", content));
     }
     if (message->is_error) {
         pw_json_put_bool(w, "is_error", true);
@@ -502,117 +317,15 @@ static pw_status put_result(renderer *r, pw_json_writer *w, int64_t n, const pw_
 }
 
 /* All results of one assistant message are one user message, in the order of its calls. */
-static pw_status render_results(renderer *r, size_t from, size_t to)
+static pw_status render_results(pw_rendering *r, size_t from, size_t to)
 {
-    int64_t n = 0;
-    for (size_t i = from; i-- > 0 && n == 0;) {
-        n = r->request->messages[i]->role == PW_ROLE_ASSISTANT ? r->request->messages[i]->n : 0;
-    }
+    const int64_t n = pw_rendering_asked_by(r, from);
     pw_json_writer w;
     begin_message(r, &w, "user");
     for (size_t i = from; i < to; i++) {
         PW_TRY(put_result(r, &w, n, r->request->messages[i]));
     }
     return end_message(&w);
-}
-
-/* --- The cache of rendered messages --- */
-
-static void forget(pw_render *render)
-{
-    render->count = 0;
-    pw_buffer_clear(&render->bytes);
-}
-
-static pw_status reserve(pw_render *render, size_t count)
-{
-    if (render->capacity >= count + 1) {
-        return PW_OK;
-    }
-    size_t capacity = render->capacity ? render->capacity : 16;
-    while (capacity < count + 1) {
-        capacity *= 2;
-    }
-    size_t *offsets =
-        render->allocator->resize(render->allocator->ctx, render->offsets,
-                                  render->capacity * sizeof *offsets, capacity * sizeof *offsets);
-    if (!offsets) {
-        return PW_NOMEM;
-    }
-    render->offsets = offsets;
-    render->capacity = capacity;
-    render->offsets[0] = 0;
-    return PW_OK;
-}
-
-static pw_status rekey(pw_render *render, pw_str family)
-{
-    if (pw_str_equal(render->key, family) && render->key.ptr) {
-        return PW_OK;
-    }
-    forget(render);
-    const pw_allocator *a = render->allocator;
-    char *key = a->resize(a->ctx, NULL, 0, family.len + 1);
-    if (!key) {
-        return PW_NOMEM;
-    }
-    if (family.len > 0) {
-        memcpy(key, family.ptr, family.len);
-    }
-    key[family.len] = '\0';
-    if (render->key.ptr) {
-        a->resize(a->ctx, (void *)(uintptr_t)render->key.ptr, render->key.len + 1, 0);
-    }
-    render->key = (pw_str){key, family.len};
-    return PW_OK;
-}
-
-static pw_status render_from(renderer *r, size_t index)
-{
-    const pw_model_request *request = r->request;
-    pw_render *render = r->render;
-    while (index < request->count) {
-        size_t next = index + 1;
-        pw_status status = PW_OK;
-        const pw_role role = request->messages[index]->role;
-        if (role == PW_ROLE_TOOL) {
-            while (next < request->count && request->messages[next]->role == PW_ROLE_TOOL) {
-                render->offsets[next++] = NOT_HERE;
-            }
-            status = render_results(r, index, next);
-        } else if (role == PW_ROLE_ASSISTANT) {
-            status = render_assistant(r, index);
-        } else {
-            status = render_user(r, index);
-        }
-        PW_TRY(status);
-        render->offsets[next] = render->bytes.len;
-        index = next;
-    }
-    for (size_t i = r->open_from; i < request->count; i++) {
-        render->offsets[i + 1] = NOT_HERE;
-    }
-    render->count = request->count;
-    return PW_OK;
-}
-
-static pw_status render_conversation(renderer *r)
-{
-    pw_render *render = r->render;
-    PW_TRY(rekey(render, r->family));
-    PW_TRY(reserve(render, r->request->count));
-    size_t from = r->request->same < render->count ? r->request->same : render->count;
-    while (from > 0 && render->offsets[from] == NOT_HERE) {
-        from--;
-    }
-    render->count = from;
-    render->bytes.len = from > 0 ? render->offsets[from] : 0;
-    render->bytes.failed = PW_OK;
-    const pw_status status = render_from(r, from);
-    if (status != PW_OK) {
-        forget(render);
-    }
-    return status;
 }
 
 /* --- Prefix, headers --- */
@@ -622,15 +335,15 @@ static void put_cache_marker(pw_json_writer *w)
     pw_json_put_raw(w, "cache_control", PW_STR("{\"type\":\"ephemeral\"}"));
 }
 
-static pw_status put_schema(renderer *r, pw_json_writer *w, const pw_json *schema)
+static pw_status put_schema(pw_rendering *r, pw_json_writer *w, const pw_json *schema)
 {
     pw_buffer whole;
-    pw_buffer_init_arena(&whole, r->arena, PREFIX_MAX);
+    pw_buffer_init_arena(&whole, r->arena, PW_RENDERING_MAX_PREFIX);
     if (!schema) {
         PW_TRY(pw_buffer_add(&whole, PW_STR("{\"type\":\"object\"}")));
     } else if (pw_json_is(schema, PW_JSON_OBJECT) && !pw_json_get(schema, "type")) {
         const pw_member object[] = {{.name = "type", .json = PW_STR_INIT("\"object\"")}};
-        PW_TRY(pw_anthropic_block_write(&whole, schema, object, 1));
+        PW_TRY(pw_block_write(&whole, schema, object, 1));
     } else {
         PW_TRY(pw_buffer_add(&whole, schema->raw));
     }
@@ -638,7 +351,7 @@ static pw_status put_schema(renderer *r, pw_json_writer *w, const pw_json *schem
     return w->out->failed;
 }
 
-static pw_status put_tools(renderer *r, pw_json_writer *w, const pw_definition *definition)
+static pw_status put_tools(pw_rendering *r, pw_json_writer *w, const pw_definition *definition)
 {
     if (definition->tool_count == 0) {
         return PW_OK;
@@ -648,9 +361,9 @@ static pw_status put_tools(renderer *r, pw_json_writer *w, const pw_definition *
     for (size_t i = 0; i < definition->tool_count; i++) {
         const pw_tool_declaration *tool = &definition->tools[i];
         pw_json_object(w);
-        PW_TRY(put_text(r, w, "name", tool->name));
-        if (!is_blank(tool->description)) {
-            PW_TRY(put_text(r, w, "description", tool->description));
+        PW_TRY(pw_put_text(r, w, "name", tool->name));
+        if (!pw_is_blank(tool->description)) {
+            PW_TRY(pw_put_text(r, w, "description", tool->description));
         }
         PW_TRY(put_schema(r, w, tool->input));
         if (i + 1 == definition->tool_count) {
@@ -682,24 +395,24 @@ static pw_status put_options(pw_json_writer *w, const pw_json *model)
     return w->out->failed;
 }
 
-static pw_status render_prefix(renderer *r, pw_str *ret)
+static pw_status render_prefix(pw_rendering *r, pw_str *ret)
 {
     const pw_definition *definition = r->request->definition;
     pw_buffer out;
     pw_json_writer w;
-    pw_buffer_init_arena(&out, r->arena, PREFIX_MAX);
+    pw_buffer_init_arena(&out, r->arena, PW_RENDERING_MAX_PREFIX);
     pw_json_begin(&w, &out);
     pw_json_object(&w);
-    PW_TRY(put_text(r, &w, "model", r->request->model->name));
+    PW_TRY(pw_put_text(r, &w, "model", r->request->model->name));
     pw_json_put_i64(
         &w, "max_tokens",
         pw_json_i64_or(pw_json_get(r->request->model->options, "max_tokens"), MAX_TOKENS_DEFAULT));
-    if (!is_blank(definition->instructions)) {
+    if (!pw_is_blank(definition->instructions)) {
         pw_json_key(&w, "system");
         pw_json_array(&w);
         pw_json_object(&w);
         pw_json_put_str(&w, "type", PW_STR("text"));
-        PW_TRY(put_text(r, &w, "text", definition->instructions));
+        PW_TRY(pw_put_text(r, &w, "text", definition->instructions));
         put_cache_marker(&w);
         pw_json_object_end(&w);
         pw_json_array_end(&w);
@@ -710,16 +423,6 @@ static pw_status render_prefix(renderer *r, pw_str *ret)
     PW_TRY(pw_buffer_byte(&out, '['));
     *ret = pw_buffer_str(&out);
     return out.failed;
-}
-
-static bool is_header_text(pw_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if ((uint8_t)text.ptr[i] <= 0x20 || (uint8_t)text.ptr[i] >= 0x7F) {
-            return false;
-        }
-    }
-    return true;
 }
 
 static pw_status put_headers(pw_arena *arena, pw_str key, pw_http_request *ret)
@@ -748,39 +451,30 @@ static pw_status put_headers(pw_arena *arena, pw_str key, pw_http_request *ret)
     return PW_OK;
 }
 
-static pw_status put_url(pw_arena *arena, pw_str base, pw_str *ret)
-{
-    while (base.len > 0 && base.ptr[base.len - 1] == '/') {
-        base.len--;
-    }
-    pw_buffer url;
-    pw_buffer_init_arena(&url, arena, 64 << 10);
-    PW_TRY(pw_buffer_add(&url, base));
-    PW_TRY(pw_buffer_add(&url, PW_STR("/v1/messages")));
-    *ret = pw_buffer_str(&url);
-    return PW_OK;
-}
+static const pw_rendering_rules rules = {.provider = "anthropic",
+                                         .user = render_user,
+                                         .assistant = render_assistant,
+                                         .results = render_results};
 
 pw_status pw_anthropic_request(const pw_endpoint *endpoint, const pw_model_request *request,
                                pw_render *render, pw_arena *arena, pw_http_request *ret,
                                pw_error *error)
 {
-    renderer r = {.request = request,
-                  .render = render,
-                  .arena = arena,
-                  .family = pw_anthropic_family(request->model->name),
-                  .open_from = SIZE_MAX};
+    pw_rendering r;
+    pw_rendering_init(&r, &rules, request, render, arena);
     pw_http_request http = {.method = PW_STR("POST")};
-    if (!is_header_text(endpoint->key)) {
+    if (!pw_is_header_text(endpoint->key)) {
         return PW_FAIL(error, PW_INVALID, "the API key holds characters that no header can carry");
     }
-    pw_status status = render_conversation(&r);
+    pw_status status = pw_rendering_conversation(&r);
     if (status == PW_OK && render->bytes.len == 0) {
         return PW_FAIL(error, PW_INVALID, "there is no message to send");
     }
     status = status == PW_OK ? render_prefix(&r, &http.body[0]) : status;
     status = status == PW_OK ? put_headers(arena, endpoint->key, &http) : status;
-    status = status == PW_OK ? put_url(arena, endpoint->base_url, &http.url) : status;
+    status = status == PW_OK
+                 ? pw_rendering_url(arena, endpoint->base_url, "/v1/messages", &http.url)
+                 : status;
     if (status != PW_OK) {
         return PW_FAIL(error, status, "the request could not be rendered");
     }

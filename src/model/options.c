@@ -90,3 +90,45 @@ int64_t pw_option_duration(const pw_json *value, int64_t fallback)
     int64_t ms = 0;
     return value && duration_of(value, &ms) ? ms : fallback;
 }
+
+/* A user and password in it would be kept with the definition (N3). */
+static bool is_url(pw_str url)
+{
+    size_t scheme = pw_str_begins(url, PW_STR("https://")) ? 8 : 0;
+    scheme = pw_str_begins(url, PW_STR("http://")) ? 7 : scheme;
+    for (size_t i = scheme; i < url.len && url.ptr[i] != '/'; i++) {
+        if (url.ptr[i] == '@') {
+            return false;
+        }
+    }
+    for (size_t i = scheme; i < url.len; i++) {
+        if ((uint8_t)url.ptr[i] <= 0x20 || url.ptr[i] == '?' || url.ptr[i] == '#') {
+            return false;
+        }
+    }
+    return scheme > 0 && url.len > scheme;
+}
+
+pw_status pw_model_options_check(const pw_json *model, const pw_option *table, size_t count,
+                                 int64_t most_temperature, pw_error *error)
+{
+    PW_TRY(pw_options_check(model, "model.", table, count, error));
+    if (pw_json_text(pw_json_get(model, "name")).len == 0) {
+        return PW_FAIL(error, PW_INVALID, "model.name is empty");
+    }
+    const pw_json *temperature = pw_json_get(model, "temperature");
+    int64_t micros = 0;
+    if (temperature && (!pw_json_micros(temperature, &micros) || micros < 0 ||
+                        micros > most_temperature * 1000000)) {
+        return PW_FAIL(error, PW_INVALID, "model.temperature: expected a number from 0 to %lld",
+                       (long long)most_temperature);
+    }
+    const pw_json *url = pw_json_get(model, "base_url");
+    if (url && !is_url(url->text)) {
+        return PW_FAIL(
+            error, PW_INVALID,
+            "model.base_url: expected http:// or https:// and a host, without a user and "
+            "without a query");
+    }
+    return PW_OK;
+}

@@ -140,6 +140,86 @@ static void test_F5_wait_with_a_time(void **state)
     check_rows(rows, sizeof rows / sizeof rows[0]);
 }
 
+/* OpenAI's headers say how long, not when. */
+static void test_F5_rate_limits_of_openai(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reset;
+        int64_t wait_ms; /* 0: not understood */
+    } resets[] = {{"12ms", 12},     {"17.4s", 17400}, {"6m0s", 360000}, {"1h2m3.5s", 3723500},
+                  {"1d", 86400000}, {"0s", 0},        {"soon", 0},      {"5", 0},
+                  {"", 0},          {"s", 0},         {"3x", 0},        {"1s 2s", 0}};
+    for (size_t i = 0; i < sizeof resets / sizeof resets[0]; i++) {
+        const row rows[] = {
+            {429,
+             {"x-ratelimit-remaining-tokens", "0", "x-ratelimit-reset-tokens", resets[i].reset},
+             "",
+             resets[i].wait_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY,
+             "http_429",
+             resets[i].wait_ms},
+            {429,
+             {"X-RateLimit-Remaining-Requests", "0", "X-RateLimit-Reset-Requests", resets[i].reset},
+             "",
+             resets[i].wait_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY,
+             "http_429",
+             resets[i].wait_ms},
+            {429,
+             {"x-ratelimit-remaining-tokens", "9", "x-ratelimit-reset-tokens", resets[i].reset},
+             "",
+             PW_FAILURE_RETRY,
+             "http_429",
+             0},
+        };
+        check_rows(rows, sizeof rows / sizeof rows[0]);
+    }
+}
+
+/* Every shape of an error's body that PROVIDERS.md tells of (3.8, 4, 6). */
+static void test_P8_bodies_of_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *code, *message;
+    } bodies[] = {
+        {ERROR("overloaded_error", "m"), "overloaded_error", "m"},
+        {"{\"error\":{\"message\":\"m\",\"type\":\"tokens\",\"param\":null,\"code\":\"rate_limit_"
+         "exceeded\"}}",
+         "rate_limit_exceeded", "m"},
+        {"{\"type\":\"error\",\"code\":\"server_error\",\"message\":\"m\",\"param\":null}",
+         "server_error", "m"},
+        {"{\"error\":{\"code\":503,\"message\":\"m\",\"type\":\"unavailable_error\"}}",
+         "unavailable_error", "m"},
+        {"{\"error\":{\"code\":\"503\",\"message\":\"m\"}}", "http_418", "m"},
+        {"[{\"error\":{\"code\":400,\"message\":\"m\",\"status\":\"INVALID_ARGUMENT\"}}]",
+         "INVALID_ARGUMENT", "m"},
+        {"{\"detail\":[{\"loc\":[\"body\"],\"msg\":\"m\"}]}", "http_418", "m"},
+        {"{\"detail\":[\"m\"]}", "http_418", "m"},
+        {"{\"object\":\"error\",\"message\":\"m\",\"type\":\"BadRequestError\",\"code\":400}",
+         "BadRequestError", "m"},
+        {"{\"object\":\"error\",\"message\":{\"detail\":[]},\"type\":\"x\",\"code\":null}", "x",
+         "the provider answered 418 without a message"},
+        {"{\"code\":\"invalid-argument\",\"error\":\"m\"}", "invalid-argument", "m"},
+        {"{\"code\":\"Some words of text\",\"error\":\"m\"}", "http_418", "m"},
+        {"{\"error\":\"m\"}", "http_418", "m"},
+        {"\"m\"", "http_418", "m"},
+        {"{\"message\":\"m\"}", "http_418", "m"},
+        {"{\"error\":null}", "http_418", "the provider answered 418 without a message"},
+        {"[]", "http_418", "the provider answered 418 without a message"},
+        {"7", "http_418", "the provider answered 418 without a message"},
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        pw_arena arena;
+        pw_arena_init(&arena, &pw_heap, 0, 0);
+        const row r = {.status = 418, .body = bodies[i].body};
+        const pw_failure f = fail_with(&arena, &r, "");
+        if (!pw_str_is(f.code, bodies[i].code) || !pw_str_is(f.message, bodies[i].message)) {
+            fail_msg("%s: %.*s: %.*s", bodies[i].body, PW_STR_ARG(f.code), PW_STR_ARG(f.message));
+        }
+        pw_arena_free(&arena);
+    }
+}
+
 static void test_P8_x_should_retry_wins(void **state)
 {
     (void)state;
@@ -358,6 +438,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_F5_statuses),
         cmocka_unit_test(test_F5_wait_with_a_time),
+        cmocka_unit_test(test_F5_rate_limits_of_openai),
+        cmocka_unit_test(test_P8_bodies_of_errors),
         cmocka_unit_test(test_P8_x_should_retry_wins),
         cmocka_unit_test(test_P8_context_overflow),
         cmocka_unit_test(test_P8_money_and_what_never_fits),

@@ -1,11 +1,8 @@
 /*
- * Classes of failed calls (F5, PROVIDERS.md 8), decided once, from the HTTP status, the error's
- * type and code, and a short table of phrases where the protocol gives nothing else (F8).
- *
- * What a person reads is the provider's message field only: cut at 2,000 characters, with the key,
- * and anything that looks like one, blotted out (N3).
+ * Classes of failed calls (fault.h): the HTTP status, the error's type and code, and a short table
+ * of phrases where the protocol gives nothing else.
  */
-#include "model/anthropic_inner.h"
+#include "model/fault.h"
 
 #include "base/clock.h"
 #include "base/format.h"
@@ -22,6 +19,11 @@ static bool is_key_byte(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_';
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 static char lower(char c)
@@ -145,7 +147,7 @@ static bool same_name(pw_str a, const char *b)
     return true;
 }
 
-static pw_str header(const pw_anthropic_fault *fault, const char *name)
+static pw_str header(const pw_fault *fault, const char *name)
 {
     for (size_t i = 0; i < fault->header_count; i++) {
         if (same_name(fault->headers[i].name, name)) {
@@ -177,28 +179,73 @@ static bool decimal_ms(pw_str text, int64_t unit, int64_t *ret)
     return true;
 }
 
-/* When a limit that is used up is filled again; 0: the headers do not say. */
-static int64_t limits_reset_ms(const pw_anthropic_fault *fault)
+/* "12ms", "17.4s", "6m0s": pieces of a number and a unit. */
+static bool duration_ms(pw_str text, int64_t *ret)
 {
-    static const char *const names[] = {"requests", "tokens", "input-tokens", "output-tokens"};
+    static const struct {
+        const char *unit;
+        int64_t ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+    int64_t sum = 0;
+    size_t at = 0;
+    while (at < text.len) {
+        const size_t number = at;
+        while (at < text.len && !is_letter(text.ptr[at])) {
+            at++;
+        }
+        const size_t unit = at;
+        while (at < text.len && is_letter(text.ptr[at])) {
+            at++;
+        }
+        const pw_str word = pw_str_slice(text, unit, at);
+        size_t i = 0;
+        while (i < sizeof units / sizeof units[0] && !pw_str_is(word, units[i].unit)) {
+            i++;
+        }
+        int64_t ms = 0;
+        if (i == sizeof units / sizeof units[0] ||
+            !decimal_ms(pw_str_slice(text, number, unit), units[i].ms, &ms)) {
+            return false;
+        }
+        sum = sum + ms > WAIT_MOST_MS ? WAIT_MOST_MS : sum + ms;
+    }
+    *ret = sum;
+    return text.len > 0;
+}
+
+/* When a limit that is used up is filled again, as Anthropic says it (a time) and as OpenAI does (a
+ * duration); 0: the headers do not say. */
+static int64_t limits_reset_ms(const pw_fault *fault, int64_t now_ms)
+{
+    static const struct {
+        const char *remaining, *reset;
+    } limits[] = {
+        {"anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"},
+        {"anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"},
+        {"anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"},
+        {"anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"},
+        {"x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"},
+        {"x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"},
+    };
     int64_t latest = 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char name[64];
-        int64_t at = 0;
-        pw_format(name, sizeof name, "anthropic-ratelimit-%s-remaining", names[i]);
-        if (!pw_str_is(header(fault, name), "0")) {
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        int64_t at = 0, wait = 0;
+        if (!pw_str_is(header(fault, limits[i].remaining), "0")) {
             continue;
         }
-        pw_format(name, sizeof name, "anthropic-ratelimit-%s-reset", names[i]);
-        if (pw_time_parse_rfc3339(header(fault, name), &at) && at > latest) {
-            latest = at;
+        const pw_str reset = header(fault, limits[i].reset);
+        if (duration_ms(reset, &wait)) {
+            at = now_ms + wait;
+        } else if (!pw_time_parse_rfc3339(reset, &at)) {
+            continue;
         }
+        latest = at > latest ? at : latest;
     }
     return latest;
 }
 
 /* Wall time before which there is no point in asking; 0: not said. */
-static int64_t until_of(const pw_anthropic_fault *fault, int64_t now_ms)
+static int64_t until_of(const pw_fault *fault, int64_t now_ms)
 {
     int64_t wait = 0, at = 0;
     if (decimal_ms(header(fault, "retry-after-ms"), 1, &wait) && wait > 0) {
@@ -209,7 +256,7 @@ static int64_t until_of(const pw_anthropic_fault *fault, int64_t now_ms)
         return wait > 0 ? now_ms + wait : 0;
     }
     if (!pw_time_parse_http(after, &at) && fault->status == 429) {
-        at = limits_reset_ms(fault);
+        at = limits_reset_ms(fault, now_ms);
     }
     if (at <= now_ms) {
         return 0;
@@ -233,7 +280,7 @@ static const char *const money_codes[] = {"insufficient_quota",
                                           "contract_spend_limit_reached",
                                           NULL};
 
-static bool is_context(const pw_anthropic_fault *fault)
+static bool is_context(const pw_fault *fault)
 {
     if (fault->status != 400 && fault->status != 413 && fault->status != 422) {
         return false;
@@ -245,15 +292,15 @@ static bool is_context(const pw_anthropic_fault *fault)
 }
 
 /* "Limit 1, Requested 30": no wait makes it fit. */
-static bool never_fits(const pw_anthropic_fault *fault)
+static bool never_fits(const pw_fault *fault)
 {
     return fault->status == 429 && says(fault->message, "request too large");
 }
 
-static bool is_money(const pw_anthropic_fault *fault, pw_str *ret_code)
+static bool is_money(const pw_fault *fault, pw_str *ret_code)
 {
-    const pw_str words[] = {fault->code, fault->type};
-    for (size_t i = 0; i < 2; i++) {
+    const pw_str words[] = {fault->code, fault->detail, fault->type};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         for (size_t k = 0; money_codes[k]; k++) {
             if (pw_str_is(words[i], money_codes[k])) {
                 *ret_code = pw_str_from(money_codes[k]);
@@ -273,7 +320,7 @@ static bool is_passing(int status)
     return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
-static pw_failure_class class_by_status(const pw_anthropic_fault *fault, int64_t until_ms)
+static pw_failure_class class_by_status(const pw_fault *fault, int64_t until_ms)
 {
     const int status = fault->status;
     /* x-should-retry wins over the table in both directions. */
@@ -287,20 +334,21 @@ static pw_failure_class class_by_status(const pw_anthropic_fault *fault, int64_t
     return is_passing(status) || status == 404 ? PW_FAILURE_NEXT : PW_FAILURE_FINAL;
 }
 
-static pw_str code_of(const pw_endpoint *endpoint, const pw_anthropic_fault *fault, pw_arena *arena)
+static pw_str code_of(const pw_endpoint *endpoint, const pw_fault *fault, pw_arena *arena)
 {
     pw_str code = PW_STR("provider");
     char made[32];
-    const pw_str word = is_code(fault->type, endpoint->key) ? fault->type : PW_STR_NONE;
-    if (word.len > 0) {
-        return pw_arena_dup(arena, word, &code) == PW_OK ? code : PW_STR("provider");
+    const pw_str words[] = {fault->code, fault->type};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (is_code(words[i], endpoint->key)) {
+            return pw_arena_dup(arena, words[i], &code) == PW_OK ? code : PW_STR("provider");
+        }
     }
     pw_format(made, sizeof made, "http_%d", fault->status);
     return pw_arena_dup(arena, pw_str_from(made), &code) == PW_OK ? code : PW_STR("provider");
 }
 
-static pw_str message_of(const pw_endpoint *endpoint, const pw_anthropic_fault *fault,
-                         pw_arena *arena)
+static pw_str message_of(const pw_endpoint *endpoint, const pw_fault *fault, pw_arena *arena)
 {
     if (fault->message.len > 0) {
         return safe_text(fault->message, endpoint->key, arena);
@@ -312,8 +360,7 @@ static pw_str message_of(const pw_endpoint *endpoint, const pw_anthropic_fault *
                                                                   : PW_STR("(out of memory)");
 }
 
-pw_failure pw_anthropic_class(const pw_endpoint *endpoint, const pw_anthropic_fault *fault,
-                              pw_arena *arena)
+pw_failure pw_fault_class(const pw_endpoint *endpoint, const pw_fault *fault, pw_arena *arena)
 {
     pw_failure failure = {.usage = PW_USAGE_UNKNOWN,
                           .code = code_of(endpoint, fault, arena),
@@ -340,55 +387,120 @@ pw_failure pw_anthropic_class(const pw_endpoint *endpoint, const pw_anthropic_fa
 
 /* --- Reading what was said --- */
 
-int pw_anthropic_status_of(pw_str type)
+int pw_fault_status(const pw_fault *fault)
 {
     static const struct {
-        const char *type;
+        const char *word;
         int status;
     } table[] = {
-        {"invalid_request_error", 400}, {"authentication_error", 401}, {"billing_error", 402},
-        {"permission_error", 403},      {"not_found_error", 404},      {"conflict_error", 409},
-        {"request_too_large", 413},     {"rate_limit_error", 429},     {"api_error", 500},
-        {"timeout_error", 504},         {"overloaded_error", 529},
+        {"invalid_request_error", 400},
+        {"invalid_prompt", 400},
+        {"context_length_exceeded", 400},
+        {"exceed_context_size_error", 400},
+        {"authentication_error", 401},
+        {"invalid_api_key", 401},
+        {"billing_error", 402},
+        {"permission_error", 403},
+        {"not_found_error", 404},
+        {"model_not_found", 404},
+        {"conflict_error", 409},
+        {"request_too_large", 413},
+        {"rate_limit_error", 429},
+        {"rate_limit_exceeded", 429},
+        {"insufficient_quota", 429},
+        {"api_error", 500},
+        {"server_error", 500},
+        {"slow_down", 503},
+        {"server_is_overloaded", 503},
+        {"unavailable_error", 503},
+        {"timeout_error", 504},
+        {"overloaded_error", 529},
     };
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (pw_str_is(type, table[i].type)) {
-            return table[i].status;
+    const pw_str words[] = {fault->code, fault->type};
+    if (fault->status > 0) {
+        return fault->status;
+    }
+    for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
+        for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+            if (pw_str_is(words[k], table[i].word)) {
+                return table[i].status;
+            }
         }
     }
     return 500;
 }
 
-void pw_anthropic_fault_read(const pw_json *body, pw_anthropic_fault *ret)
+/* A number, or its text, that is a status; else 0. */
+static int status_said(const pw_json *value)
 {
-    const pw_json *error = pw_json_get(body, "error");
-    if (!pw_json_is(error, PW_JSON_OBJECT)) {
-        error = error ? error : body; /* a bare string, or a gateway's flat object */
+    int64_t number = 0;
+    const bool said = pw_json_is(value, PW_JSON_STRING) ? pw_str_i64(value->text, &number)
+                                                        : pw_json_i64(value, &number);
+    return said && number >= 400 && number <= 599 ? (int)number : 0;
+}
+
+/* The first of a list of complaints, [{"msg": …}] or ["…"]; or a text. */
+static pw_str complaint(const pw_json *value)
+{
+    const pw_json *first = pw_json_is(value, PW_JSON_ARRAY) ? pw_json_at(value, 0) : value;
+    if (pw_json_is(first, PW_JSON_STRING)) {
+        return first->text;
     }
-    const pw_json *details = pw_json_get(error, "details");
-    const pw_json *message = pw_json_get(error, "message");
-    const bool flat = error == body;
-    ret->type = flat ? PW_STR_NONE : pw_json_text(pw_json_get(error, "type"));
-    ret->code = pw_json_text(pw_json_get(details, "error_code"));
-    if (ret->code.len == 0) {
-        ret->code = pw_json_text(pw_json_get(error, "code"));
+    const pw_str message = pw_json_text(pw_json_get(first, "msg"));
+    return message.len > 0 ? message : pw_json_text(pw_json_get(first, "message"));
+}
+
+static void read_members(const pw_json *error, pw_fault *ret)
+{
+    const pw_json *code = pw_json_get(error, "code");
+    const int status = status_said(code);
+    ret->type = pw_json_text(pw_json_get(error, "type"));
+    if (pw_str_is(ret->type, "error")) { /* the event's own type, not the error's */
+        ret->type = PW_STR_NONE;
     }
-    ret->message = pw_json_text(message ? message : pw_json_get(error, "detail"));
+    if (ret->type.len == 0) {
+        ret->type = pw_json_text(pw_json_get(error, "status")); /* Google: "INVALID_ARGUMENT" */
+    }
+    ret->code = status > 0 ? PW_STR_NONE : pw_json_text(code);
+    ret->detail = pw_json_text(pw_json_get(pw_json_get(error, "details"), "error_code"));
+    ret->param = pw_json_text(pw_json_get(error, "param"));
+    ret->status = ret->status > 0 ? ret->status : status;
+    ret->message = complaint(pw_json_get(error, "message"));
     if (ret->message.len == 0) {
-        ret->message = pw_json_text(error);
+        ret->message = complaint(pw_json_get(error, "detail"));
     }
 }
 
-pw_failure pw_anthropic_failure(const pw_endpoint *endpoint, int http_status,
-                                const pw_header *headers, size_t header_count, pw_str body,
-                                pw_arena *arena)
+bool pw_fault_read(const pw_json *body, pw_fault *ret)
 {
-    pw_anthropic_fault fault = {.status = http_status};
+    const pw_json *whole = pw_json_is(body, PW_JSON_ARRAY) ? pw_json_at(body, 0) : body;
+    const pw_json *error = pw_json_get(whole, "error");
+    if (pw_json_is(error, PW_JSON_OBJECT)) {
+        read_members(error, ret);
+        return true;
+    }
+    read_members(whole, ret);
+    if (pw_json_is(error, PW_JSON_STRING)) { /* xAI: a code beside it */
+        ret->message = error->text;
+        return true;
+    }
+    if (pw_json_is(whole, PW_JSON_STRING)) {
+        ret->message = whole->text;
+    }
+    return ret->message.len > 0 || pw_str_is(pw_json_text(pw_json_get(whole, "type")), "error") ||
+           pw_str_is(pw_json_text(pw_json_get(whole, "object")), "error");
+}
+
+pw_failure pw_fault_of_answer(const pw_endpoint *endpoint, int http_status,
+                              const pw_header *headers, size_t header_count, pw_str body,
+                              pw_arena *arena)
+{
+    pw_fault fault = {.status = http_status};
     const pw_json *json = NULL;
     if (pw_json_parse(arena, pw_str_trim(body), PW_JSON_MEND_UTF8, &json, NULL) == PW_OK) {
-        pw_anthropic_fault_read(json, &fault);
+        (void)pw_fault_read(json, &fault);
     }
     fault.headers = headers;
     fault.header_count = header_count;
-    return pw_anthropic_class(endpoint, &fault, arena);
+    return pw_fault_class(endpoint, &fault, arena);
 }
