@@ -169,6 +169,7 @@ static pw_status put_call(pw_rendering *r, pw_json_writer *w, const pw_message *
                           const pw_part *part, bool keep_raw)
 {
     const pw_tool_id id = pw_tool_id_of(message->n, part->call);
+    const pw_tool_id name = pw_tool_name_of(part->name);
     const pw_json *arguments = NULL, *block = NULL;
     pw_buffer input;
     pw_buffer_init_arena(&input, r->arena, SIZE_MAX / 4);
@@ -186,20 +187,22 @@ static pw_status put_call(pw_rendering *r, pw_json_writer *w, const pw_message *
     }
     if (keep_raw && part->raw.len > 0 && pw_utf8_clean(part->raw)) {
         PW_TRY(pw_json_parse(r->arena, part->raw, PW_JSON_MEND_UTF8, &block, NULL));
-        char quoted[PW_TOOL_ID_MAX + 3];
+        char quoted[PW_TOOL_ID_MAX + 3], quoted_name[PW_TOOL_ID_MAX + 3];
         pw_format(quoted, sizeof quoted, "\"%s\"", id.text);
+        pw_format(quoted_name, sizeof quoted_name, "\"%s\"", name.text);
         const pw_member members[] = {{.name = "id", .json = pw_str_from(quoted)},
+                                     {.name = "name", .json = pw_str_from(quoted_name)},
                                      {.name = "input", .json = pw_buffer_str(&input)}};
         pw_buffer whole;
         pw_buffer_init_arena(&whole, r->arena, SIZE_MAX / 4);
-        PW_TRY(pw_block_write(&whole, block, members, 2));
+        PW_TRY(pw_block_write(&whole, block, members, 3));
         pw_json_raw(w, pw_buffer_str(&whole));
         return w->out->failed;
     }
     pw_json_object(w);
     pw_json_put_str(w, "type", PW_STR("tool_use"));
     pw_json_put_str(w, "id", pw_str_from(id.text));
-    PW_TRY(pw_put_text(r, w, "name", part->name));
+    pw_json_put_str(w, "name", pw_str_from(name.text));
     pw_json_put_raw(w, "input", pw_buffer_str(&input));
     pw_json_object_end(w);
     return w->out->failed;

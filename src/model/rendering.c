@@ -132,6 +132,19 @@ pw_tool_id pw_tool_id_of(int64_t n, pw_str call)
     return id;
 }
 
+pw_tool_id pw_tool_name_of(pw_str name)
+{
+    pw_tool_id out = {.text = "_"};
+    size_t length = 0;
+    for (size_t i = 0; i < name.len && length < PW_TOOL_ID_MAX; i++) {
+        if (((uint8_t)name.ptr[i] & 0xC0) != 0x80) { /* not inside a character */
+            out.text[length++] = is_id_byte(name.ptr[i]) ? name.ptr[i] : '_';
+            out.text[length] = '\0';
+        }
+    }
+    return out;
+}
+
 /* --- Text and blocks --- */
 
 bool pw_is_blank(pw_str text)

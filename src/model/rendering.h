@@ -55,12 +55,15 @@ bool pw_message_speaks(const pw_message *);
 /* --- Ids that go out --- */
 
 #define PW_TOOL_ID_MAX 64
-typedef struct pw_tool_id {
+typedef struct pw_tool_id { /* or a name that goes out */
     char text[PW_TOOL_ID_MAX + 1];
 } pw_tool_id;
 /* A fixed function of the assistant message's number and the engine's id of the call: equal for
  * call and result, unique in the conversation, of at most 64 letters, digits, _ and - (D10). */
 pw_tool_id pw_tool_id_of(int64_t n, pw_str call);
+/* A call's name as every provider takes it: up to 64 letters, digits, _ and -. A tool's name is
+ * such a one already; what a model made up is written with _ for every other character (C9). */
+pw_tool_id pw_tool_name_of(pw_str name);
 /* The number of the assistant message that the results from `from` on answer. */
 int64_t pw_rendering_asked_by(const pw_rendering *, size_t from);
 

@@ -208,6 +208,8 @@ class Anthropic(Protocol):
         elif kind == "tool_use":
             if not ID.match(block.get("id", "")):
                 raise Refusal("%s.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'" % where)
+            if not TOOL_NAME.match(block.get("name", "")):
+                raise Refusal("%s.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'" % where)
             if not isinstance(block.get("input"), dict):
                 raise Refusal("%s.tool_use.input: Input should be a valid dictionary" % where)
         elif kind == "tool_result":

@@ -112,6 +112,7 @@ class Strictness(unittest.TestCase):
         self.refused([assistant("x"), user("y")], "first message")
         self.refused([user("x"), assistant("y")], "prefill")
         self.refused([user("x"), assistant(use("a:b")), user(result("a:b"))], "should match pattern")
+        self.refused([user("x"), assistant(use("a", name="e\ufffdo")), user(result("a"))], "tool_use.name")
         self.refused([user("x"), assistant(use("a", value=[])), user(result("a"))], "valid dictionary")
         self.refused([user("x")], "Extra inputs", temprature=1)
         mark = {"cache_control": {"type": "ephemeral"}}

@@ -4,6 +4,8 @@
  */
 #include "support.h"
 
+#include "model/rendering.h"
+
 #include <string.h>
 
 #define MODEL "{\"provider\":\"anthropic\",\"name\":\"claude-x-1-20260101\"}"
@@ -418,6 +420,29 @@ static void test_P3_5_caller_goes_back_with_a_new_id(void **state)
     fixture_free(&f);
 }
 
+static void test_C9_a_name_that_a_model_made_up_goes_out_as_one_that_is_taken(void **state)
+{
+    (void)state;
+    fixture f;
+    fixture_init(&f, MODEL);
+    say(&f, "x");
+    pw_part *parts = answer(&f, 2);
+    parts[0] = call_part("a", "look at\xEF\xBF\xBD", "{}");
+    parts[0].raw = PW_STR("{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"look at\xEF\xBF\xBD\","
+                          "\"input\":{}}");
+    parts[1] = call_part("b", "", "{}");
+    result(&f, "a", "{\"error\":\"x\"}");
+    result(&f, "b", "{\"error\":\"x\"}");
+    char *text = conversation(&f, 0);
+    assert_holds(text, "\"id\":\"c2_a\",\"name\":\"look_at_\",");
+    assert_holds(text, "\"id\":\"c2_b\",\"name\":\"_\",");
+    free(text);
+    fixture_free(&f);
+    char longest[100];
+    memset(longest, 'n', sizeof longest);
+    assert_int_equal(strlen(pw_tool_name_of((pw_str){longest, sizeof longest}).text), 64);
+}
+
 static void test_P13_30_input_is_always_an_object(void **state)
 {
     (void)state;
@@ -664,6 +689,7 @@ int main(void)
         cmocka_unit_test(test_P10_6_another_model_or_provider_gets_no_raw),
         cmocka_unit_test(test_another_family_starts_the_rendering_anew),
         cmocka_unit_test(test_P3_5_caller_goes_back_with_a_new_id),
+        cmocka_unit_test(test_C9_a_name_that_a_model_made_up_goes_out_as_one_that_is_taken),
         cmocka_unit_test(test_P13_30_input_is_always_an_object),
         cmocka_unit_test(test_C8_numbers_pass_byte_exact),
         cmocka_unit_test(test_P13_22_blank_text_is_left_out),
