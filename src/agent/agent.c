@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "agent/agent_inner.h"
+#include "base/format.h"
 #include "base/schema.h"
 #include "model/model.h"
 #include "tool/tool.h"
@@ -26,7 +27,6 @@ typedef struct loading {
 
 /* Keys and kinds that are designed but not built: the message should not be "unknown key". */
 static const char *const later_keys[] = {"surfaces", "schedules", NULL};
-static const char *const later_model_keys[] = {"fallback", NULL};
 static const char *const later_tool_keys[] = {"approval", "trust_annotations", NULL};
 static const char *const later_kinds[] = {"http", "mcp", "agent", NULL};
 
@@ -108,7 +108,7 @@ static void check_schema(loading *l)
             for (const pw_json *tool = member->child; tool != NULL; tool = tool->next) {
                 check_tool(l, items, tool);
             }
-        } else if (!pw_str_is(member->key, "model") || !find_later(l, member, later_model_keys)) {
+        } else {
             (void)apply(l, schema, member);
         }
     }
@@ -127,31 +127,60 @@ static void add_found(loading *l, const pw_source *source, const pw_json *from, 
                    pw_source_line(source, at), "%s", message);
 }
 
-static void check_provider(loading *l, const pw_definition *definition, const pw_source *script)
+/* What a check says of "model." is said of the model that was checked. */
+static void add_of_model(loading *l, const char *where, pw_status status, const char *message)
 {
-    const pw_provider *provider = pw_provider_find(definition->models[0].provider);
+    static const char begins[] = "model.";
+    char text[sizeof((pw_error *)0)->message + 48];
+    const bool placed = strncmp(message, begins, sizeof begins - 1) == 0;
+    (void)pw_format(text, sizeof text, "%s%s", placed ? where : "",
+                    placed ? message + sizeof begins - 1 : message);
+    add_found(l, &l->yaml, l->yaml.root, status, text);
+}
+
+static void add_no_provider(loading *l, const char *where, pw_str provider)
+{
+    pw_buffer names;
+    pw_buffer_init_arena(&names, l->arena, 400);
+    for (const char *const *name = pw_provider_names(); *name != NULL; name++) {
+        (void)pw_buffer_add(&names, names.len > 0 ? PW_STR(", ") : PW_STR(""));
+        (void)pw_buffer_add(&names, pw_str_from(*name));
+    }
+    char path[64];
+    (void)pw_format(path, sizeof path, "%sprovider", where);
+    const pw_json *at = pw_source_find(l->yaml.root, pw_str_from(path));
+    pw_problem_add(&l->problems, PW_INVALID, l->yaml.path, pw_source_line(&l->yaml, at),
+                   "%s: expected one of %.*s, found \"%.*s\"", path,
+                   PW_STR_ARG(pw_buffer_str(&names)), PW_STR_ARG(provider));
+}
+
+static void check_model(loading *l, const pw_model_choice *model, const char *where,
+                        const pw_source *script)
+{
+    const pw_provider *provider = pw_provider_find(model->provider);
     if (provider == NULL) {
-        pw_buffer names;
-        pw_buffer_init_arena(&names, l->arena, 400);
-        for (const char *const *name = pw_provider_names(); *name != NULL; name++) {
-            (void)pw_buffer_add(&names, names.len > 0 ? PW_STR(", ") : PW_STR(""));
-            (void)pw_buffer_add(&names, pw_str_from(*name));
-        }
-        const pw_json *at = pw_source_find(l->yaml.root, PW_STR("model.provider"));
-        pw_problem_add(&l->problems, PW_INVALID, l->yaml.path, pw_source_line(&l->yaml, at),
-                       "model.provider: expected one of %.*s, found \"%.*s\"",
-                       PW_STR_ARG(pw_buffer_str(&names)),
-                       PW_STR_ARG(definition->models[0].provider));
+        add_no_provider(l, where, model->provider);
         return;
     }
     static const char in_script[] = "model.script[";
     pw_error error = {0};
-    const pw_status status = provider->check(definition->models[0].options, l->arena, &error);
+    const pw_status status = provider->check(model->options, l->arena, &error);
     if (status != PW_OK && script->root != NULL &&
         strncmp(error.message, in_script, sizeof in_script - 1) == 0) {
         add_found(l, script, script->root, status, error.message + sizeof in_script - 2);
     } else if (status != PW_OK) {
-        add_found(l, &l->yaml, l->yaml.root, status, error.message);
+        add_of_model(l, where, status, error.message);
+    }
+}
+
+static void check_models(loading *l, const pw_definition *definition, const pw_source *scripts)
+{
+    for (size_t i = 0; i < definition->model_count; i++) {
+        char where[40] = "model.";
+        if (i > 0) {
+            (void)pw_format(where, sizeof where, "model.fallback[%zu].", i - 1);
+        }
+        check_model(l, &definition->models[i], where, &scripts[i]);
     }
 }
 
@@ -181,7 +210,7 @@ static void check_users(loading *l, const pw_completing *completing, pw_agent *a
         return;
     }
     agent->name = agent->definition->name;
-    check_provider(l, agent->definition, &completing->script);
+    check_models(l, agent->definition, completing->scripts);
     check_tools(l, agent->definition);
 }
 

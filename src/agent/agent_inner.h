@@ -65,8 +65,10 @@ typedef struct pw_completing {
     pw_arena *arena;
     pw_problems *problems;
     const pw_source *source;
-    pw_str name;      /* when the source says none */
-    pw_source script; /* out: the file that `script` names, if it does */
+    pw_str name;        /* when the source says none */
+    pw_source *scripts; /* out: of each model, the first and its fallbacks, the file that its
+                           `script` names, if it does */
+    size_t script_count;
 } pw_completing;
 pw_status pw_agent_complete(pw_completing *,
                             pw_str *ret_json); /* PW_OK also with problems: look at them */

@@ -11,6 +11,7 @@ typedef struct work {
     pw_completing *c;
     const pw_source *source;
     pw_json_writer w;
+    pw_source *script; /* of the model that is being put */
 } work;
 
 #define PROBLEM(self, value, ...)                                                                  \
@@ -149,7 +150,7 @@ static void put_input(work *self, const pw_json *member)
 
 static void put_script(work *self, const pw_json *member)
 {
-    pw_source *script = &self->c->script;
+    pw_source *script = self->script;
     pw_str text;
     if (!pw_json_is(member, PW_JSON_STRING)) {
         put_as_it_is(self, member);
@@ -176,15 +177,34 @@ static void put_script(work *self, const pw_json *member)
 
 /* --- Objects ---------------------------------------------------------------------------------- */
 
-static void put_model(work *self, const pw_json *model)
+static void put_model_members(work *self, const pw_json *model);
+
+/* Each as the model itself: what it leaves out but its provider is not taken from the first. */
+static void put_fallbacks(work *self, const pw_json *list)
+{
+    pw_json_key(&self->w, "fallback");
+    pw_json_array(&self->w);
+    for (const pw_json *item = list->child; item != NULL; item = item->next) {
+        self->script++;
+        if (!pw_json_is(item, PW_JSON_OBJECT)) {
+            pw_json_raw(&self->w, item->raw);
+            continue;
+        }
+        pw_json_object(&self->w);
+        put_model_members(self, item);
+        pw_json_object_end(&self->w);
+    }
+    pw_json_array_end(&self->w);
+}
+
+static void put_model_members(work *self, const pw_json *model)
 {
     static const struct {
         const char *from, *to;
     } times[] = {{"connect_timeout", "connect_timeout_ms"},
                  {"first_token_timeout", "first_token_timeout_ms"},
                  {"idle_timeout", "idle_timeout_ms"}};
-    pw_json_key(&self->w, "model");
-    pw_json_object(&self->w);
+    const pw_json *fallbacks = NULL;
     for (const pw_json *member = model->child; member != NULL; member = member->next) {
         size_t i = 0;
         while (i < sizeof times / sizeof times[0] && !pw_str_is(member->key, times[i].from)) {
@@ -194,10 +214,31 @@ static void put_model(work *self, const pw_json *model)
             put_duration(self, times[i].to, member, 1);
         } else if (pw_str_is(member->key, "script")) {
             put_script(self, member);
+        } else if (pw_str_is(member->key, "fallback") && self->script == self->c->scripts &&
+                   pw_json_is(member, PW_JSON_ARRAY)) {
+            fallbacks = member; /* last: the scripts are counted in that order */
         } else {
             put_as_it_is(self, member);
         }
     }
+    if (fallbacks != NULL) {
+        put_fallbacks(self, fallbacks);
+    }
+}
+
+static void put_model(work *self, const pw_json *model)
+{
+    const pw_json *fallbacks = pw_json_get(model, "fallback");
+    self->c->script_count = 1 + (pw_json_is(fallbacks, PW_JSON_ARRAY) ? fallbacks->count : 0);
+    self->script = self->c->scripts =
+        PW_NEW_ARRAY(self->c->arena, pw_source, self->c->script_count);
+    if (self->script == NULL) {
+        self->w.out->failed = PW_NOMEM;
+        return;
+    }
+    pw_json_key(&self->w, "model");
+    pw_json_object(&self->w);
+    put_model_members(self, model);
     pw_json_object_end(&self->w);
 }
 

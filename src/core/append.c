@@ -368,7 +368,7 @@ static pw_status abort_call(pw_session *s, uint64_t call)
     if (!effect) {
         return PW_NOMEM;
     }
-    effect->abort = call;
+    effect->abort.call = call; /* not for good: the new owner may resume it */
     return PW_OK;
 }
 

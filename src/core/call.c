@@ -214,7 +214,8 @@ static pw_status close_running(pw_session *s, size_t i, const pw_ending *ending)
     if (!effect) {
         return PW_NOMEM;
     }
-    effect->abort = live->call;
+    effect->abort.call = live->call;
+    effect->abort.for_good = true;
     PW_TRY(make_ghost(s, i, false));
     if (live->effects == PW_EFFECTS_ONCE) {
         return settle_unknown(s, i);

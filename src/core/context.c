@@ -2,6 +2,9 @@
 #include "core/state.h"
 
 #include "base/format.h"
+#include "base/utf8.h"
+
+enum { RESPONSE_ID_MAX = 512 }; /* a longer one is not kept: the reply is asked for anew */
 
 /* The longest run of whole turns, newest first, with at most `messages` messages; all of the window
  * when that is -1. */
@@ -56,6 +59,12 @@ static pw_status check(pw_session *s, bool *ret_valid)
     return PW_OK;
 }
 
+/* The number of the next try of the owed step, with the model that is asked now. */
+static int32_t tries_of(const pw_turn *turn)
+{
+    return (int32_t)(turn->retries + turn->waits + turn->empties + turn->quarantines + 1);
+}
+
 static pw_status fill_request(pw_session *s, pw_model_request *request)
 {
     char text[32];
@@ -67,9 +76,10 @@ static pw_status fill_request(pw_session *s, pw_model_request *request)
         .call = pw_next_id(s),
         .turn = turn->id,
         .attempt = (int32_t)turn->attempts,
-        .tries = (int32_t)(turn->retries + turn->waits + turn->empties + 1),
+        .tries = tries_of(turn),
         .definition = s->v.pinned,
-        .model = &s->v.pinned->models[0],
+        .model = pw_choice_now(s),
+        .resume = turn->response_id,
         .source = turn->source,
         .messages = pw_window(&s->d),
         .count = count,
@@ -129,13 +139,13 @@ pw_status pw_model_alive(pw_session *s, const pw_alive_call *alive)
         .call = alive->call,
         .room = room,
         .started_at_ms = s->v.now_ms,
-        .tries = (int32_t)(s->d.turn.retries + s->d.turn.waits + s->d.turn.empties + 1),
+        .tries = tries_of(&s->d.turn),
     };
     return pw_arena_dup(&room->arena, alive->step, &s->v.model.step);
 }
 
 /* The call goes on until it has ended; what it says no longer counts (I7: nobody waits for it). */
-pw_status pw_model_abort(pw_session *s)
+pw_status pw_model_abort(pw_session *s, bool for_good)
 {
     pw_ghost *ghost;
     pw_effect *effect = pw_effect_add(s, PW_DO_ABORT);
@@ -143,7 +153,8 @@ pw_status pw_model_abort(pw_session *s)
         return PW_NOMEM;
     }
     PW_TRY(pw_ghost_new(s, &ghost));
-    effect->abort = s->v.model.call;
+    effect->abort.call = s->v.model.call;
+    effect->abort.for_good = for_good;
     ghost->model = true;
     ghost->call = s->v.model.call;
     ghost->held = s->v.model.room;
@@ -156,6 +167,32 @@ pw_status pw_model_abort(pw_session *s)
 /* --- Hearing
  * ---------------------------------------------------------------------------------------------------
  */
+
+/* The provider works on it under an id: recorded soon (pw_accepted_add), so that a process after
+ * this one can go on with that reply. Nothing waits for it. */
+pw_status pw_model_accepted(pw_session *s, const pw_input *input)
+{
+    pw_live_model *model = &s->v.model;
+    const pw_str id = input->accepted.response_id;
+    if (model->state != PW_LIVE_RUNNING || model->call != input->accepted.call || id.len == 0 ||
+        id.len > RESPONSE_ID_MAX || !pw_utf8_clean(id) || pw_str_equal(id, s->d.turn.response_id)) {
+        return PW_OK;
+    }
+    return pw_arena_dup(&model->room->arena, id, &model->accepted);
+}
+
+pw_status pw_accepted_add(pw_session *s)
+{
+    if (s->v.model.accepted.len == 0) {
+        return PW_OK;
+    }
+    pw_draft draft = {
+        .kind = PW_RECORD_MODEL_ACCEPTED, .turn = s->d.turn.id, .step = s->v.model.step};
+    PW_TRY(pw_build_begin(s));
+    PW_TRY(pw_encode_accepted(s, s->v.model.accepted, &draft.body));
+    s->v.model.accepted = PW_STR_NONE;
+    return pw_build_add(s, &draft);
+}
 
 pw_status pw_model_delta(pw_session *s, const pw_input *input)
 {

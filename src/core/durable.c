@@ -19,6 +19,7 @@ static void put_part(pw_json_writer *w, const pw_part *part)
     pw_json_put_str(w, "arguments", part->arguments);
     pw_json_put_bool(w, "broken", part->broken);
     pw_json_put_str(w, "raw", part->raw);
+    pw_json_put_bool(w, "left_out", part->left_out);
     pw_json_object_end(w);
 }
 
@@ -87,6 +88,11 @@ static void put_turn(pw_json_writer *w, const pw_turn *turn)
     pw_json_key(w, "usage");
     pw_encode_totals(w, &turn->totals);
     pw_json_put_str(w, "model", turn->model);
+    pw_json_put_i64(w, "choice", turn->choice);
+    pw_json_put_bool(w, "answered", turn->answered);
+    pw_json_put_i64(w, "quarantines", turn->quarantines);
+    pw_json_put_str(w, "response_id", turn->response_id);
+    pw_json_put_bool(w, "response_unsure", turn->response_unsure);
     pw_json_put_i64(w, "retries", turn->retries);
     pw_json_put_i64(w, "waits", turn->waits);
     pw_json_put_i64(w, "empties", turn->empties);

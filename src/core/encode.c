@@ -206,7 +206,7 @@ pw_status pw_encode_turn_opened(pw_session *s, const pw_claimed *claimed, pw_str
     return body_end(&b, ret);
 }
 
-pw_status pw_encode_attempt(pw_session *s, pw_str run, bool lost, pw_str *ret)
+pw_status pw_encode_attempt(pw_session *s, pw_str run, bool lost, bool resumed, pw_str *ret)
 {
     static const char *const causes[] = {
 #define CAUSE_NAME(name, text) text,
@@ -219,6 +219,9 @@ pw_status pw_encode_attempt(pw_session *s, pw_str run, bool lost, pw_str *ret)
     pw_json_put_str(&b.w, "run", run);
     pw_json_put_str(&b.w, "cause", pw_str_from(causes[s->v.cause]));
     pw_json_put_i64(&b.w, "lost", lost ? 1 : 0);
+    if (resumed) {
+        pw_json_put_bool(&b.w, "resumed", true);
+    }
     return body_end(&b, ret);
 }
 
@@ -269,8 +272,8 @@ pw_status pw_encode_model_completed(pw_session *s, const pw_reply *reply, int64_
     pw_json_put_i64(&b.w, "n", n);
     put_outside(s, &b, "provider", reply->provider);
     put_outside(s, &b, "model", reply->model);
-    if (!pw_str_equal(reply->model, s->v.pinned->models[0].name)) {
-        put_outside(s, &b, "asked", s->v.pinned->models[0].name);
+    if (!pw_str_equal(reply->model, pw_choice_now(s)->name)) {
+        put_outside(s, &b, "asked", pw_choice_now(s)->name);
     }
     put_outside(s, &b, "response_id", reply->response_id);
     pw_json_key(&b.w, "parts");
@@ -301,9 +304,23 @@ pw_status pw_encode_discarded(pw_session *s, pw_str code, const pw_usage *usage,
     return body_end(&b, ret);
 }
 
+/* A reply that was to be resumed will not be (G6). */
+static void put_lost(pw_session *s, writer *b)
+{
+    if (s->d.turn.response_unsure) {
+        pw_json_put_i64(&b->w, "lost", 1);
+    }
+}
+
+static void put_failure_usage(writer *b, const pw_failure *failure)
+{
+    pw_json_key(&b->w, "usage");
+    pw_encode_usage(&b->w, &failure->usage);
+}
+
 /* `usage` is there when no model.discarded of the same try has it. */
 pw_status pw_encode_retrying(pw_session *s, const pw_failure *failure, const char *class_name,
-                             int64_t until_ms, bool with_usage, pw_str *ret)
+                             int64_t until_ms, bool with_usage, bool resumable, pw_str *ret)
 {
     writer b;
     body_begin(s, &b);
@@ -313,9 +330,51 @@ pw_status pw_encode_retrying(pw_session *s, const pw_failure *failure, const cha
     put_outside(s, &b, "message", failure->message);
     pw_json_put_i64(&b.w, "until", until_ms);
     if (with_usage) {
-        pw_json_key(&b.w, "usage");
-        pw_encode_usage(&b.w, &failure->usage);
+        put_failure_usage(&b, failure);
     }
+    if (resumable) {
+        pw_json_put_bool(&b.w, "resumable", true);
+    } else {
+        put_lost(s, &b);
+    }
+    return body_end(&b, ret);
+}
+
+pw_status pw_encode_accepted(pw_session *s, pw_str response_id, pw_str *ret)
+{
+    writer b;
+    body_begin(s, &b);
+    put_outside(s, &b, "response_id", response_id);
+    put_outside(s, &b, "provider", pw_choice_now(s)->provider);
+    put_outside(s, &b, "model", pw_choice_now(s)->name);
+    return body_end(&b, ret);
+}
+
+static void put_choice(pw_session *s, writer *b, const char *key, size_t index)
+{
+    const pw_model_choice *choice = &s->v.pinned->models[index];
+    pw_json_key(&b->w, key);
+    pw_json_object(&b->w);
+    pw_json_put_i64(&b->w, "index", (int64_t)index);
+    put_outside(s, b, "provider", choice->provider);
+    put_outside(s, b, "model", choice->name);
+    pw_json_object_end(&b->w);
+}
+
+pw_status pw_encode_fallback(pw_session *s, const pw_failure *failure, size_t to, bool with_usage,
+                             pw_str *ret)
+{
+    writer b;
+    body_begin(s, &b);
+    pw_json_put_i64(&b.w, "try", s->v.model.tries);
+    put_choice(s, &b, "from", (size_t)s->d.turn.choice);
+    put_choice(s, &b, "to", to);
+    put_outside(s, &b, "code", failure->code);
+    put_outside(s, &b, "message", failure->message);
+    if (with_usage) {
+        put_failure_usage(&b, failure);
+    }
+    put_lost(s, &b);
     return body_end(&b, ret);
 }
 
@@ -327,6 +386,7 @@ pw_status pw_encode_wait(pw_session *s, const pw_failure *failure, int64_t until
     put_outside(s, &b, "code", failure->code);
     put_outside(s, &b, "message", failure->message);
     pw_json_put_i64(&b.w, "until", until_ms);
+    put_lost(s, &b);
     return body_end(&b, ret);
 }
 
@@ -425,6 +485,22 @@ pw_status pw_encode_repaired(pw_session *s, const pw_transcript_fault *faults, s
         pw_json_object_end(&b.w);
     }
     pw_json_array_end(&b.w);
+    return body_end(&b, ret);
+}
+
+pw_status pw_encode_quarantined(pw_session *s, uint64_t seq, size_t part, pw_str *ret)
+{
+    writer b;
+    body_begin(s, &b);
+    pw_json_key(&b.w, "repairs");
+    pw_json_array(&b.w);
+    pw_json_object(&b.w);
+    pw_json_put_i64(&b.w, "seq", (int64_t)seq);
+    pw_json_put_i64(&b.w, "part", (int64_t)part);
+    pw_json_put_str(&b.w, "what", PW_STR("quarantined"));
+    pw_json_object_end(&b.w);
+    pw_json_array_end(&b.w);
+    put_lost(s, &b);
     return body_end(&b, ret);
 }
 

@@ -143,6 +143,28 @@ static pw_status tell_retrying(telling *t)
     return end(t, PW_STR("model.retrying"));
 }
 
+static void put_choice(telling *t, const char *key)
+{
+    const pw_json *choice = pw_json_get(t->body, key);
+    pw_json_key(&t->writer, key);
+    pw_json_object(&t->writer);
+    pw_view_put(&t->writer, "index", pw_json_get(choice, "index"), t->arena);
+    pw_view_put(&t->writer, "provider", pw_json_get(choice, "provider"), t->arena);
+    pw_view_put(&t->writer, "model", pw_json_get(choice, "model"), t->arena);
+    pw_json_object_end(&t->writer);
+}
+
+static pw_status tell_fallback(telling *t)
+{
+    begin_with_head(t);
+    pw_view_put(&t->writer, "try", pw_json_get(t->body, "try"), t->arena);
+    put_choice(t, "from");
+    put_choice(t, "to");
+    pw_view_put(&t->writer, "code", pw_json_get(t->body, "code"), t->arena);
+    pw_view_put(&t->writer, "message", pw_json_get(t->body, "message"), t->arena);
+    return end(t, PW_STR("model.fallback"));
+}
+
 static pw_status tell_waiting(telling *t)
 {
     begin_with_head(t);
@@ -211,6 +233,9 @@ static pw_status tell(telling *t)
         return tell_retrying(t);
     case PW_RECORD_WAIT_SET:
         return tell_waiting(t);
+    case PW_RECORD_MODEL_FALLBACK:
+        return tell_fallback(t);
+    case PW_RECORD_MODEL_ACCEPTED:
     case PW_RECORD_TOOL_STARTED:
     case PW_RECORD_TOOL_LATE:
         return PW_OK;
@@ -238,11 +263,17 @@ static pw_status number(telling *t)
     return PW_OK;
 }
 
+static bool tells_nothing(pw_record_kind kind)
+{
+    return kind == PW_RECORD_MODEL_ACCEPTED || kind == PW_RECORD_TOOL_STARTED ||
+           kind == PW_RECORD_TOOL_LATE;
+}
+
 pw_status pw_event_tell(const pw_record *record, pw_str session_name, pw_arena *arena,
                         const pw_event_out **ret, size_t *ret_count, pw_error *error)
 {
     telling t = {.record = record, .session = session_name, .arena = arena, .error = error};
-    if (record->kind == PW_RECORD_TOOL_STARTED || record->kind == PW_RECORD_TOOL_LATE) {
+    if (tells_nothing(record->kind)) {
         *ret = NULL;
         *ret_count = 0;
         return PW_OK;

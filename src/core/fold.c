@@ -38,10 +38,19 @@ static void apply_attempt(pw_durable *d, const pw_prepared *p)
     turn->run = p->attempt.run;
     turn->totals.lost_calls += p->attempt.lost ? 1 : 0;
     turn->wait_until_ms = -1;
+    turn->response_unsure |= p->attempt.resumed;
     const size_t owed = pw_first_owed(turn);
     if (p->attempt.interrupted && owed < turn->call_count) {
         turn->calls[owed].perhaps++;
     }
+}
+
+/* What the provider worked on is done with, or will not be asked for again. */
+static void forget_response(pw_turn *turn, int64_t lost)
+{
+    turn->response_id = PW_STR_NONE;
+    turn->response_unsure = false;
+    turn->totals.lost_calls += lost;
 }
 
 static void apply_model(pw_durable *d, const pw_prepared *p)
@@ -53,8 +62,10 @@ static void apply_model(pw_durable *d, const pw_prepared *p)
     turn->model = p->model.message->model;
     turn->totals.iterations++;
     pw_totals_spend(&turn->totals, &p->model.usage, true);
-    turn->retries = turn->waits = turn->empties = 0;
+    turn->answered = true;
+    turn->retries = turn->waits = turn->empties = turn->quarantines = 0;
     turn->wait_until_ms = -1;
+    forget_response(turn, 0);
     if (p->model.call_count > 0) {
         memcpy(p->model.calls, p->model.fresh, p->model.call_count * sizeof(pw_call));
     }
@@ -106,6 +117,7 @@ static void apply_discarded(pw_durable *d, const pw_prepared *p)
     if (p->discarded.empty) {
         turn->totals.iterations++;
         turn->empties++;
+        forget_response(turn, 0);
     }
     if (p->discarded.has_usage) {
         pw_totals_spend(&turn->totals, &p->discarded.usage,
@@ -125,6 +137,32 @@ static void apply_retrying(pw_durable *d, const pw_prepared *p)
     if (p->retrying.has_usage) {
         pw_totals_spend(&turn->totals, &p->retrying.usage, false);
     }
+    if (!p->retrying.resumable) {
+        forget_response(turn, p->retrying.lost);
+    }
+}
+
+static void apply_wait(pw_durable *d, const pw_prepared *p)
+{
+    d->turn.wait_until_ms = p->wait.until_ms;
+    d->turn.waits++;
+    d->turn.totals.retries++;
+    forget_response(&d->turn, p->wait.lost);
+}
+
+/* F6: tries begin anew with the model that is asked from here on. */
+static void apply_fallback(pw_durable *d, const pw_prepared *p)
+{
+    pw_turn *turn = &d->turn;
+    turn->totals.fallbacks++;
+    turn->choice = p->fallback.to;
+    turn->model = p->fallback.model;
+    turn->retries = turn->waits = turn->empties = 0;
+    turn->wait_until_ms = -1;
+    if (p->fallback.has_usage) {
+        pw_totals_spend(&turn->totals, &p->fallback.usage, false);
+    }
+    forget_response(turn, p->fallback.lost);
 }
 
 static void apply_ended(pw_durable *d, const pw_prepared *p)
@@ -142,6 +180,10 @@ static void apply_repaired(pw_durable *d, const pw_prepared *p)
     d->capacity = p->repaired.capacity;
     d->list_room = p->repaired.room;
     d->window_version++;
+    if (p->repaired.quarantined > 0) {
+        d->turn.quarantines += p->repaired.quarantined;
+        forget_response(&d->turn, p->repaired.lost);
+    }
 }
 
 void pw_fold_apply(pw_durable *d, const pw_prepared *p)
@@ -168,9 +210,13 @@ void pw_fold_apply(pw_durable *d, const pw_prepared *p)
         apply_retrying(d, p);
         return;
     case PW_RECORD_WAIT_SET:
-        d->turn.wait_until_ms = p->wait_until_ms;
-        d->turn.waits++;
-        d->turn.totals.retries++;
+        apply_wait(d, p);
+        return;
+    case PW_RECORD_MODEL_ACCEPTED:
+        d->turn.response_id = p->response_id;
+        return;
+    case PW_RECORD_MODEL_FALLBACK:
+        apply_fallback(d, p);
         return;
     case PW_RECORD_TOOL_STARTED:
         if (p->started.call != SIZE_MAX) {

@@ -21,6 +21,7 @@ struct pw_prepared {
             int64_t attempt;
             bool lost;
             bool interrupted; /* what ran in the process before may have been cut off */
+            bool resumed;
             pw_str run;
         } attempt;
         struct {
@@ -36,9 +37,19 @@ struct pw_prepared {
         } discarded;
         struct {
             pw_usage usage;
-            bool has_usage, counted;
+            bool has_usage, counted, resumable;
+            int64_t lost;
         } retrying;
-        int64_t wait_until_ms;
+        struct {
+            int64_t until_ms, lost;
+        } wait;
+        pw_str response_id; /* of model.accepted */
+        struct {
+            pw_usage usage;
+            bool has_usage;
+            int64_t to, lost;
+            pw_str model;
+        } fallback;
         struct {
             size_t call;
             int64_t limit_at_ms;
@@ -54,6 +65,7 @@ struct pw_prepared {
             const pw_message **list;
             size_t count, capacity;
             pw_room *room;
+            int64_t quarantined, lost;
         } repaired;
         pw_totals ended;
     };

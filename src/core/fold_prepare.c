@@ -324,6 +324,7 @@ static pw_status prepare_attempt(reader *r)
 {
     r->p->attempt.attempt = number(r, "attempt", 0);
     r->p->attempt.lost = number(r, "lost", 0) != 0;
+    r->p->attempt.resumed = pw_json_true(pw_json_get(r->body, "resumed"));
     const pw_str cause = pw_json_text(pw_json_get(r->body, "cause"));
     r->p->attempt.interrupted = !pw_str_is(cause, "drained") && !pw_str_is(cause, "resume");
     if (r->p->attempt.attempt < 1) {
@@ -347,6 +348,28 @@ static void prepare_retrying(reader *r)
     r->p->retrying.has_usage = pw_json_is(usage, PW_JSON_OBJECT);
     r->p->retrying.usage = pw_decode_usage(usage);
     r->p->retrying.counted = pw_str_is(pw_json_text(pw_json_get(r->body, "class")), "retry");
+    r->p->retrying.resumable = pw_json_true(pw_json_get(r->body, "resumable"));
+    r->p->retrying.lost = number(r, "lost", 0) != 0;
+}
+
+static pw_status prepare_accepted(const reader *r)
+{
+    PW_TRY(keep_member(r, r->body, "response_id", &r->p->response_id));
+    return r->p->response_id.len > 0 ? PW_OK : corrupt(r, "it names no response");
+}
+
+static pw_status prepare_fallback(const reader *r)
+{
+    const pw_json *to = pw_json_get(r->body, "to");
+    const pw_json *usage = pw_json_get(r->body, "usage");
+    r->p->fallback.has_usage = pw_json_is(usage, PW_JSON_OBJECT);
+    r->p->fallback.usage = pw_decode_usage(usage);
+    r->p->fallback.lost = number(r, "lost", 0) != 0;
+    r->p->fallback.to = pw_json_i64_or(pw_json_get(to, "index"), -1);
+    if (r->p->fallback.to <= r->s->d.turn.choice) {
+        return corrupt(r, "it goes to no later model");
+    }
+    return keep_member(r, to, "model", &r->p->fallback.model);
 }
 
 /* The call of the open turn that this record's step names; SIZE_MAX: none. */
@@ -433,19 +456,64 @@ static pw_status prepare_receipt(reader *r)
     return new_operation(r, &r->s->d.turn.calls[at], effects);
 }
 
+static bool is_quarantine(const pw_json *repair)
+{
+    return pw_str_is(pw_json_text(pw_json_get(repair, "what")), "quarantined");
+}
+
+/* C9: the part is left out where its message is in the window; one that lies before it is no
+ * matter. */
+static pw_status leave_out(const reader *r, const pw_json *repair)
+{
+    const int64_t seq = pw_json_i64_or(pw_json_get(repair, "seq"), -1);
+    const int64_t part = pw_json_i64_or(pw_json_get(repair, "part"), -1);
+    for (size_t i = 0; i < r->p->repaired.count; i++) {
+        const pw_message **message = &r->p->repaired.list[i];
+        if ((*message)->seq == (uint64_t)seq && part >= 0 &&
+            pw_part_may_leave(*message, (size_t)part)) {
+            return pw_part_leave_out(*message, (size_t)part, r->arena, message) == PW_OK
+                       ? PW_OK
+                       : no_memory(r);
+        }
+    }
+    return PW_OK;
+}
+
+static pw_status leave_out_all(const reader *r, const pw_json *repairs)
+{
+    for (const pw_json *repair = repairs ? repairs->child : NULL; repair; repair = repair->next) {
+        if (is_quarantine(repair)) {
+            PW_TRY(leave_out(r, repair));
+            r->p->repaired.quarantined++;
+        }
+    }
+    return PW_OK;
+}
+
+static bool mends(const pw_json *repairs)
+{
+    for (const pw_json *repair = repairs ? repairs->child : NULL; repair; repair = repair->next) {
+        if (!is_quarantine(repair)) {
+            return true;
+        }
+    }
+    return !repairs || !repairs->child;
+}
+
 static pw_status prepare_repaired(reader *r)
 {
     pw_durable *d = &r->s->d;
+    const pw_json *repairs = pw_json_get(r->body, "repairs");
     pw_room *room = pw_room_new(r->s, 1024);
     if (!room) {
         return no_memory(r);
     }
     room->window = true;
-    const pw_message *const *mended;
+    const pw_message *const *mended = pw_window(d);
     const pw_transcript_fault *faults;
-    size_t count, fault_count;
-    if (pw_transcript_repair(pw_window(d), pw_window_count(d), r->arena, &mended, &count, &faults,
-                             &fault_count) != PW_OK) {
+    size_t count = pw_window_count(d), fault_count;
+    if (mends(repairs) && pw_transcript_repair(pw_window(d), pw_window_count(d), r->arena, &mended,
+                                               &count, &faults, &fault_count) != PW_OK) {
         return no_memory(r);
     }
     r->p->repaired.capacity = count + count / 2 + 64;
@@ -458,7 +526,8 @@ static pw_status prepare_repaired(reader *r)
     }
     r->p->repaired.count = count;
     r->p->repaired.room = room;
-    return PW_OK;
+    r->p->repaired.lost = number(r, "lost", 0) != 0;
+    return leave_out_all(r, repairs);
 }
 
 static pw_status read_body(reader *r)
@@ -477,8 +546,13 @@ static pw_status read_body(reader *r)
         prepare_retrying(r);
         return PW_OK;
     case PW_RECORD_WAIT_SET:
-        r->p->wait_until_ms = number(r, "until", -1);
+        r->p->wait.until_ms = number(r, "until", -1);
+        r->p->wait.lost = number(r, "lost", 0) != 0;
         return PW_OK;
+    case PW_RECORD_MODEL_ACCEPTED:
+        return prepare_accepted(r);
+    case PW_RECORD_MODEL_FALLBACK:
+        return prepare_fallback(r);
     case PW_RECORD_TOOL_STARTED:
         return prepare_started(r);
     case PW_RECORD_TOOL_COMPLETED:
@@ -519,6 +593,8 @@ static pw_status check_place(const reader *r)
     case PW_RECORD_MODEL_DISCARDED:
     case PW_RECORD_MODEL_RETRYING:
     case PW_RECORD_WAIT_SET:
+    case PW_RECORD_MODEL_ACCEPTED:
+    case PW_RECORD_MODEL_FALLBACK:
     case PW_RECORD_TOOL_STARTED:
     case PW_RECORD_TRANSCRIPT_REPAIRED:
     case PW_RECORD_TURN_ENDED:

@@ -19,3 +19,15 @@ const char *pw_stop_name(pw_stop stop)
     PW_ASSERT((unsigned)stop < sizeof(stop_names) / sizeof(stop_names[0]));
     return stop_names[stop];
 }
+
+bool pw_failure_is_transport(pw_str code)
+{
+    static const char *const codes[] = {"connect", "dns",     "tls",     "reset",    "timeout",
+                                        "stalled", "cut_off", "aborted", "transport"};
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        if (pw_str_is(code, codes[i])) {
+            return true;
+        }
+    }
+    return false;
+}

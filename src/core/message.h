@@ -36,9 +36,10 @@ typedef struct pw_part {
         provider_id;  /* TOOL_CALL: as the provider said it: may be empty or repeated; data only */
     pw_str name;      /* TOOL_CALL */
     pw_str arguments; /* TOOL_CALL: the exact bytes; a valid JSON value unless `broken` */
-    bool broken; /* TOOL_CALL: arguments are not whole JSON (cut off, malformed): never run, never
-                    sent raw */
-    pw_str raw;  /* one JSON value: the provider's block, or empty */
+    bool broken;   /* TOOL_CALL: arguments are not whole JSON (cut off, malformed): never run, never
+                      sent raw */
+    pw_str raw;    /* one JSON value: the provider's block, or empty */
+    bool left_out; /* stands for a part that a provider rejected (C9) */
 } pw_part;
 
 typedef enum pw_role { PW_ROLE_USER, PW_ROLE_TRIGGER, PW_ROLE_ASSISTANT, PW_ROLE_TOOL } pw_role;
@@ -128,5 +129,29 @@ typedef struct pw_failure {
     bool rejected;    /* FINAL: the provider names the part it will not take (C9): */
     size_t rejected_message, rejected_part; /* of the request's messages, and of its parts */
 } pw_failure;
+
+/* May this part be left out when a provider rejects it, by what it is (C9)? Of a person's message
+ * any; of a model's what was kept for its provider alone; never a call or a result. */
+static inline bool pw_part_may_leave(const pw_message *message, size_t part)
+{
+    if (part >= message->part_count || message->parts[part].left_out) {
+        return false;
+    }
+    const pw_part_kind kind = message->parts[part].kind;
+    switch (message->role) {
+    case PW_ROLE_USER:
+    case PW_ROLE_TRIGGER:
+        return kind == PW_PART_TEXT || kind == PW_PART_OTHER;
+    case PW_ROLE_ASSISTANT:
+        return kind == PW_PART_THINKING || kind == PW_PART_OTHER;
+    case PW_ROLE_TOOL:
+        break;
+    }
+    return false;
+}
+
+/* Did the connection fail, and not the provider? Then what it works on may still be there. By the
+ * codes that model/model.h lists for such failures. */
+bool pw_failure_is_transport(pw_str code);
 
 #endif

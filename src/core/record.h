@@ -32,6 +32,23 @@
  *                   "usage":{…},"operations":[{"step","name","effects","outcome"}],"code","silent"?:true
  * (C6)}
  *
+ * model.accepted
+ * {"v","response_id","provider","model"}    (the provider works on the owed step under this id, by
+ * which a later request can resume it)
+ *
+ * model.fallback
+ * {"v","try","from":{"index","provider","model"},"to":{…},"code","message","usage"? (as
+ * model.retrying's),"lost"?:1}       (F6: from here on the turn asks model `to`)
+ *
+ * Of a reply that can be resumed: attempt.started has "resumed":true when the attempt goes on with
+ * it, and no call is lost; model.retrying has "resumable":true when the next try does. "lost":1 in
+ * model.retrying, wait.set, model.fallback and transcript.repaired: it was to be resumed, and will
+ * not be (G6).
+ *
+ * transcript.repaired for a part that the provider rejects by its position (C9):
+ * {"seq": the message's record,"part": from 0,"what":"quarantined"}: it reads as a placeholder from
+ * there on, wherever that message is in the window.
+ *
  * usage (of a turn)
  * {"input_tokens","output_tokens","cached_tokens","reasoning_tokens","cost_micros","unpriced_calls","lost_calls",
  *                   "iterations","tool_calls","retries","fallbacks","protocol_failures"}
@@ -50,6 +67,8 @@
     X(MODEL_DISCARDED, "model.discarded")                                                          \
     X(MODEL_RETRYING, "model.retrying")                                                            \
     X(WAIT_SET, "wait.set")                                                                        \
+    X(MODEL_ACCEPTED, "model.accepted")                                                            \
+    X(MODEL_FALLBACK, "model.fallback")                                                            \
     X(TOOL_STARTED, "tool.started")                                                                \
     X(TOOL_COMPLETED, "tool.completed")                                                            \
     X(TOOL_LATE, "tool.late")                                                                      \

@@ -6,7 +6,8 @@
 #include "base/utf8.h"
 
 enum {
-    TRIES_MAX = 4, /* F5 */
+    TRIES_MAX = 4,       /* F5 */
+    QUARANTINES_MAX = 8, /* of one step (C9) */
     BACKOFF_MS = 1000,
     BACKOFF_RATE_MS = 5000,
     BACKOFF_MAX_MS = 60000,
@@ -109,9 +110,9 @@ pw_status pw_reply_keep(pw_session *s, const pw_reply *reply, pw_arena *arena, c
     for (size_t i = 0; i < reply->part_count; i++) {
         PW_TRY(keep_part(reply, i, arena, &parts[i]));
     }
-    const pw_str provider =
-        reply->provider.len > 0 ? reply->provider : s->v.pinned->models[0].provider;
-    const pw_str model = reply->model.len > 0 ? reply->model : s->v.pinned->models[0].name;
+    const pw_model_choice *asked = pw_choice_now(s);
+    const pw_str provider = reply->provider.len > 0 ? reply->provider : asked->provider;
+    const pw_str model = reply->model.len > 0 ? reply->model : asked->name;
     PW_TRY(keep_text(arena, provider, &copy->provider));
     PW_TRY(keep_text(arena, model, &copy->model));
     PW_TRY(keep_text(arena, reply->stop_detail, &copy->stop_detail));
@@ -281,28 +282,41 @@ static pw_status end_failed(pw_session *s, const pw_failure *failure)
                           });
 }
 
-/* What was shown of the failed try is taken back, in the append that says what comes next. */
-static pw_status add_discarded(pw_session *s, const pw_failure *failure)
+/* The failed try's own record, in the append that says what comes next. */
+static pw_status add_gone(pw_session *s, const pw_failure *failure)
 {
-    if (s->v.text_bytes == 0) {
-        return PW_OK;
-    }
     pw_draft draft = {
         .kind = PW_RECORD_MODEL_DISCARDED, .turn = s->d.turn.id, .step = s->v.model.step};
     PW_TRY(pw_encode_discarded(s, failure->code, &failure->usage, &draft.body));
     return pw_build_add(s, &draft);
 }
 
+/* What was shown of it is taken back. */
+static pw_status add_discarded(pw_session *s, const pw_failure *failure)
+{
+    return s->v.text_bytes > 0 ? add_gone(s, failure) : PW_OK;
+}
+
+/* So, and what it used is counted, where the record that follows does not say it. */
+static pw_status add_spent(pw_session *s, const pw_failure *failure)
+{
+    return s->v.text_bytes > 0 || pw_usage_known(&failure->usage) ? add_gone(s, failure) : PW_OK;
+}
+
 static pw_status add_retrying(pw_session *s, const pw_failure *failure, const char *class_name,
                               int64_t until_ms)
 {
     PW_TRY(pw_build_begin(s));
+    const bool transport = pw_failure_is_transport(failure->code);
+    if (transport) { /* the connection broke before the id could be recorded */
+        PW_TRY(pw_accepted_add(s));
+    }
     PW_TRY(add_discarded(s, failure));
     pw_draft draft = {
         .kind = PW_RECORD_MODEL_RETRYING, .turn = s->d.turn.id, .step = s->v.model.step};
     PW_TRY(pw_encode_retrying(s, failure, class_name, until_ms,
                               s->v.text_bytes == 0 && pw_usage_known(&failure->usage),
-                              &draft.body));
+                              transport && s->d.turn.response_id.len > 0, &draft.body));
     PW_TRY(pw_build_add(s, &draft));
     s->v.model.state = PW_LIVE_SETTLED;
     s->v.retry_at_ms = until_ms;
@@ -316,11 +330,73 @@ static bool is_rate_limit(const pw_failure *failure)
            pw_str_is(failure->code, "http_429");
 }
 
+/* F6: the next model is asked at once, with the same transcript. */
+static pw_status fall_back(pw_session *s, const pw_failure *failure, size_t to)
+{
+    PW_TRY(pw_build_begin(s));
+    PW_TRY(add_discarded(s, failure));
+    pw_draft draft = {
+        .kind = PW_RECORD_MODEL_FALLBACK, .turn = s->d.turn.id, .step = s->v.model.step};
+    PW_TRY(pw_encode_fallback(
+        s, failure, to, s->v.text_bytes == 0 && pw_usage_known(&failure->usage), &draft.body));
+    PW_TRY(pw_build_add(s, &draft));
+    s->v.model.state = PW_LIVE_SETTLED;
+    pw_phase_move(s, PW_PHASE_ASKING);
+    return PW_OK;
+}
+
+/* What is asked now will not answer: another one may, or the turn fails and says why none did. */
+static pw_status settle_next(pw_session *s, const pw_failure *failure)
+{
+    size_t to;
+    const pw_model_choice *barred;
+    if (pw_choice_next(s, &to, &barred)) {
+        return fall_back(s, failure, to);
+    }
+    if (!barred) {
+        return end_failed(s, failure);
+    }
+    pw_failure told = *failure;
+    pw_buffer words;
+    pw_buffer_init_arena(&words, &s->scratch, PW_BODY_MAX);
+    (void)pw_buffer_add(&words, failure->message);
+    (void)pw_buffer_format(&words,
+                           "%s(the fallback %.*s was not taken: it is of another provider, "
+                           "and this turn has receipts already)",
+                           failure->message.len > 0 ? " " : "", PW_STR_ARG(barred->name));
+    PW_TRY(words.failed);
+    told.message = pw_buffer_str(&words);
+    return end_failed(s, &told);
+}
+
+/* C9: the part that the provider names by its position is left out from here on, and asked again.
+ */
+static bool may_quarantine(const pw_session *s, const pw_failure *failure)
+{
+    return failure->rejected && s->d.turn.quarantines < QUARANTINES_MAX &&
+           failure->rejected_message < pw_window_count(&s->d) &&
+           pw_part_may_leave(pw_window(&s->d)[failure->rejected_message], failure->rejected_part);
+}
+
+static pw_status quarantine(pw_session *s, const pw_failure *failure)
+{
+    const uint64_t seq = pw_window(&s->d)[failure->rejected_message]->seq;
+    PW_TRY(pw_build_begin(s));
+    PW_TRY(add_spent(s, failure));
+    pw_draft draft = {
+        .kind = PW_RECORD_TRANSCRIPT_REPAIRED, .turn = s->d.turn.id, .step = s->v.model.step};
+    PW_TRY(pw_encode_quarantined(s, seq, failure->rejected_part, &draft.body));
+    PW_TRY(pw_build_add(s, &draft));
+    s->v.model.state = PW_LIVE_SETTLED;
+    pw_phase_move(s, PW_PHASE_ASKING);
+    return PW_OK;
+}
+
 /* Full jitter: anywhere between now and a bound that doubles. */
 static pw_status settle_retry(pw_session *s, const pw_failure *failure)
 {
     if (s->d.turn.retries + 1 >= TRIES_MAX) {
-        return end_failed(s, failure);
+        return settle_next(s, failure);
     }
     int64_t most = is_rate_limit(failure) ? BACKOFF_RATE_MS : BACKOFF_MS;
     for (int64_t i = 0; i < s->d.turn.retries && most < BACKOFF_MAX_MS; i++) {
@@ -353,12 +429,7 @@ static pw_status settle_wait(pw_session *s, const pw_failure *failure)
     const int64_t apart = tenth < WAIT_JITTER_MAX_MS ? tenth : WAIT_JITTER_MAX_MS;
     until += (int64_t)pw_random_below(&s->v.random, (uint64_t)apart + 1);
     PW_TRY(pw_build_begin(s));
-    if (s->v.text_bytes > 0 || pw_usage_known(&failure->usage)) {
-        pw_draft gone = {
-            .kind = PW_RECORD_MODEL_DISCARDED, .turn = s->d.turn.id, .step = s->v.model.step};
-        PW_TRY(pw_encode_discarded(s, failure->code, &failure->usage, &gone.body));
-        PW_TRY(pw_build_add(s, &gone));
-    }
+    PW_TRY(add_spent(s, failure));
     pw_draft draft = {.kind = PW_RECORD_WAIT_SET, .turn = s->d.turn.id, .step = s->v.model.step};
     PW_TRY(pw_encode_wait(s, failure, until, &draft.body));
     PW_TRY(pw_build_add(s, &draft));
@@ -378,8 +449,9 @@ static pw_status settle_failure(pw_session *s, const pw_failure *failure)
     case PW_FAILURE_REPAIR:
         return end_context(s, failure->message);
     case PW_FAILURE_NEXT:
+        return settle_next(s, failure);
     case PW_FAILURE_FINAL:
-        return end_failed(s, failure);
+        return may_quarantine(s, failure) ? quarantine(s, failure) : end_failed(s, failure);
     }
     PW_NEVER("a failure of no class");
 }

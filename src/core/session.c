@@ -403,7 +403,8 @@ static void snapshot_restore(pw_session *s, const snapshot *shot)
 static pw_status take_opened(pw_session *s, const pw_opened *opened)
 {
     PW_ASSERT(!s->v.opened);
-    if (s->d.turn.open && !opened->pinned) {
+    if (s->d.turn.open &&
+        (!opened->pinned || s->d.turn.choice >= (int64_t)opened->pinned->model_count)) {
         return PW_CORRUPT;
     }
     s->v.opened = true;
@@ -470,8 +471,8 @@ static pw_status take_input(pw_session *s, const pw_input *input)
     case PW_IN_APPENDED:
     case PW_IN_NOT_APPENDED:
         return pw_append_answered(s, input);
-    case PW_IN_MODEL_ACCEPTED: /* not kept: a call that dies with its process is asked anew */
-        return PW_OK;
+    case PW_IN_MODEL_ACCEPTED:
+        return pw_model_accepted(s, input);
     case PW_IN_MODEL_DELTA:
         return pw_model_delta(s, input);
     case PW_IN_MODEL_REPLY:

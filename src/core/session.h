@@ -214,7 +214,11 @@ typedef struct pw_effect {
         } transact;
         const pw_model_request *model; /* bytes live until the call is answered */
         const pw_tool_call *tool;
-        uint64_t abort;
+        struct {
+            uint64_t call;
+            bool for_good; /* nobody will ask for its answer again: what a provider still does for
+                              it may be stopped too */
+        } abort;
         struct {
             bool reasoning;
             pw_str step;

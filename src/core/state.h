@@ -117,9 +117,13 @@ typedef struct pw_turn {
     uint64_t opened_seq, first_seq;
     int64_t attempts;
     pw_totals totals;
-    pw_str model; /* of the last reply */
+    pw_str model;   /* of the last reply, or the fallback that is asked since */
+    int64_t choice; /* which of the definition's models is asked (F6) */
+    bool answered;  /* has a receipt: from here on only models of the same provider are asked */
     /* Of the model step that is owed: */
-    int64_t retries, waits, empties;
+    int64_t retries, waits, empties, quarantines;
+    pw_str response_id;    /* the provider works on it under this id; or empty */
+    bool response_unsure;  /* begun in a life that is over: lost when it cannot be resumed (G6) */
     int64_t wait_until_ms; /* wait.set and not over; -1: none */
     /* Calls of the last assistant message, in order; a model step is owed when none is open. */
     pw_call *calls;
@@ -187,6 +191,7 @@ typedef struct pw_live_model {
     int64_t started_at_ms;
     int32_t tries;
     pw_str step;           /* in `room` */
+    pw_str accepted;       /* in `room`: the id to be recorded; empty: none, or recorded */
     pw_room *room;         /* of the request */
     pw_room *kept;         /* of what came back */
     const pw_reply *reply; /* one of the two */
@@ -394,10 +399,26 @@ pw_status pw_render_batch(const pw_json *requests, pw_arena *, const pw_part **r
 uint64_t pw_context_first_seq(const pw_session *, int64_t messages, uint64_t own_seq);
 pw_status pw_model_ask(
     pw_session *); /* PW_DO_MODEL, or transcript.repaired first (then something is being built) */
-pw_status pw_model_abort(pw_session *); /* the running call becomes a ghost */
+pw_status pw_model_abort(pw_session *, bool for_good); /* the running call becomes a ghost */
 pw_status pw_model_alive(pw_session *, const pw_alive_call *);
 pw_status pw_model_delta(pw_session *, const pw_input *);
 pw_status pw_model_ended(pw_session *, const pw_input *);
+
+pw_status pw_model_accepted(pw_session *, const pw_input *);
+pw_status pw_accepted_add(pw_session *); /* its record, where one is due */
+
+/* --- choice.c --- */
+static inline const pw_model_choice *pw_choice_now(const pw_session *s)
+{
+    return &s->v.pinned->models[s->d.turn.choice];
+}
+/* The model to be asked after this one (F6). false: there is none, or `*ret_barred` is the one that
+ * cannot be taken any more (else NULL). */
+bool pw_choice_next(const pw_session *, size_t *ret_index, const pw_model_choice **ret_barred);
+
+/* --- quarantine.c --- */
+/* A copy of the message in which the part is a placeholder, or, of a model's, is never sent. */
+pw_status pw_part_leave_out(const pw_message *, size_t part, pw_arena *, const pw_message **ret);
 
 /* --- reply.c --- */
 /* A copy fit to be kept and sent: ids given (C1), text and JSON made valid (A8). */
@@ -459,11 +480,15 @@ typedef struct pw_claimed { /* what turn.opened says */
     pw_str initiator; /* JSON or empty */
 } pw_claimed;
 pw_status pw_encode_turn_opened(pw_session *, const pw_claimed *, pw_str *ret);
-pw_status pw_encode_attempt(pw_session *, pw_str run, bool lost, pw_str *ret);
+pw_status pw_encode_attempt(pw_session *, pw_str run, bool lost, bool resumed, pw_str *ret);
 pw_status pw_encode_model_completed(pw_session *, const pw_reply *, int64_t n, pw_str *ret);
 pw_status pw_encode_discarded(pw_session *, pw_str code, const pw_usage *, pw_str *ret);
 pw_status pw_encode_retrying(pw_session *, const pw_failure *, const char *class_name,
-                             int64_t until_ms, bool with_usage, pw_str *ret);
+                             int64_t until_ms, bool with_usage, bool resumable, pw_str *ret);
+pw_status pw_encode_accepted(pw_session *, pw_str response_id, pw_str *ret);
+pw_status pw_encode_fallback(pw_session *, const pw_failure *, size_t to, bool with_usage,
+                             pw_str *ret);
+pw_status pw_encode_quarantined(pw_session *, uint64_t seq, size_t part, pw_str *ret);
 pw_status pw_encode_wait(pw_session *, const pw_failure *, int64_t until_ms, pw_str *ret);
 pw_status pw_encode_tool_started(pw_session *, const pw_call *, int64_t execution,
                                  int64_t limit_at_ms, pw_str *ret);

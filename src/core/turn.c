@@ -49,7 +49,7 @@ static pw_status end_model(pw_session *s, const pw_ending *ending, pw_totals *sp
         pw_totals_spend(spent, &usage, state == PW_LIVE_RUNNING || s->v.model.reply != NULL);
     }
     if (state == PW_LIVE_RUNNING) {
-        return pw_model_abort(s);
+        return pw_model_abort(s, true);
     }
     s->v.model.state = PW_LIVE_SETTLED;
     return PW_OK;
@@ -178,9 +178,10 @@ pw_status pw_attempt_begin(pw_session *s)
     pw_random_bytes(&s->v.random, random, sizeof(random));
     const pw_uuid run = pw_uuid_v7(s->v.now_ms, random);
     const bool owed = s->d.turn.closed_count == s->d.turn.call_count;
-    const bool lost = owed && s->v.cause != PW_CAUSE_RESUME && s->v.model.state != PW_LIVE_RUNNING;
+    const bool gone = owed && s->v.cause != PW_CAUSE_RESUME && s->v.model.state != PW_LIVE_RUNNING;
+    const bool resumed = gone && s->d.turn.response_id.len > 0; /* not lost: gone on with (G6) */
     pw_draft draft = {.kind = PW_RECORD_ATTEMPT_STARTED, .turn = s->d.turn.id};
-    PW_TRY(pw_encode_attempt(s, pw_str_from(run.text), lost, &draft.body));
+    PW_TRY(pw_encode_attempt(s, pw_str_from(run.text), gone && !resumed, resumed, &draft.body));
     PW_TRY(pw_build_add(s, &draft));
     s->build.begins = true;
     s->v.attempt_due = false;
@@ -214,9 +215,10 @@ static pw_status advance_asking(pw_session *s, pw_progress *progress)
         *progress = PW_MOVED;
         return PW_OK;
     }
+    PW_TRY(pw_accepted_add(s));
     if (s->v.draining) {
         if (s->v.model.state == PW_LIVE_RUNNING) {
-            PW_TRY(pw_model_abort(s));
+            PW_TRY(pw_model_abort(s, false)); /* the next owner may go on with it */
         }
         return rest_when_still(s);
     }

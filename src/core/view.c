@@ -397,10 +397,18 @@ static pw_status add_record(const pw_record *record, turn_facts *f, pw_json_writ
         break;
     case PW_RECORD_MODEL_RETRYING:
         f->usage.retries++;
+        f->usage.lost_calls += at_least_0(body, "lost");
+        add_call_usage(&f->usage, pw_json_get(body, "usage"), false);
+        break;
+    case PW_RECORD_MODEL_FALLBACK:
+        f->usage.fallbacks++;
+        f->usage.lost_calls += at_least_0(body, "lost");
+        f->model = raw_of(pw_json_get(body, "to"), "model");
         add_call_usage(&f->usage, pw_json_get(body, "usage"), false);
         break;
     case PW_RECORD_WAIT_SET:
         f->usage.retries++;
+        f->usage.lost_calls += at_least_0(body, "lost");
         f->since_ms = record->at_ms;
         break;
     case PW_RECORD_TOOL_COMPLETED:
@@ -411,9 +419,12 @@ static pw_status add_record(const pw_record *record, turn_facts *f, pw_json_writ
             PW_TRY(add_operation(record, body, operations, arena));
         }
         break;
+    case PW_RECORD_TRANSCRIPT_REPAIRED:
+        f->usage.lost_calls += at_least_0(body, "lost");
+        break;
+    case PW_RECORD_MODEL_ACCEPTED:
     case PW_RECORD_TOOL_STARTED:
     case PW_RECORD_TOOL_LATE:
-    case PW_RECORD_TRANSCRIPT_REPAIRED:
     case PW_RECORD_TURN_ENDED:
         break;
     }

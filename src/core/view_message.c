@@ -187,6 +187,8 @@ pw_status pw_view_message_json(const pw_record *record, int64_t tool_n, pw_arena
     case PW_RECORD_MODEL_DISCARDED:
     case PW_RECORD_MODEL_RETRYING:
     case PW_RECORD_WAIT_SET:
+    case PW_RECORD_MODEL_ACCEPTED:
+    case PW_RECORD_MODEL_FALLBACK:
     case PW_RECORD_TOOL_STARTED:
     case PW_RECORD_TOOL_LATE:
     case PW_RECORD_TRANSCRIPT_REPAIRED:

@@ -41,6 +41,7 @@ typedef struct step {
     bool model;
     step_state state;
     int64_t executions, attempt, started_ms, ended_ms;
+    int64_t earlier; /* executions with the models asked before (F6) */
     const pw_json *name, *effects, *arguments, *result, *error, *stop, *usage, *late;
 } step;
 
@@ -116,7 +117,7 @@ static pw_status on_reply(steps *all, const pw_record *record, const pw_json *bo
     model->name = pw_json_get(body, "model");
     model->stop = pw_json_get(body, "stop");
     model->usage = pw_json_get(body, "usage");
-    model->executions = pw_json_i64_or(pw_json_get(body, "tries"), 1);
+    model->executions = model->earlier + pw_json_i64_or(pw_json_get(body, "tries"), 1);
     model->started_ms = pw_json_i64_or(pw_json_get(body, "started_at"), -1);
     model->ended_ms = record->at_ms;
     const pw_json *parts = pw_json_get(body, "parts");
@@ -146,11 +147,18 @@ static pw_status on_trouble(steps *all, const pw_record *record, const pw_json *
     if (model->state != STEP_DONE) {
         model->state = STEP_RUNNING;
         model->attempt = all->attempt;
-        int64_t try = pw_json_i64_or(pw_json_get(body, "try"), 0);
-        model->executions = try > model->executions ?
-        try : model
-            ->executions;
+        const int64_t tries = model->earlier + pw_json_i64_or(pw_json_get(body, "try"), 0);
+        model->executions = tries > model->executions ? tries : model->executions;
     }
+    return PW_OK;
+}
+
+/* F6: tries are counted anew; the step is one for all of them. */
+static pw_status on_fallback(steps *all, const pw_record *record, const pw_json *body)
+{
+    PW_TRY(on_trouble(all, record, body));
+    step *model = find(all, record->step);
+    model->earlier = model->executions;
     return PW_OK;
 }
 
@@ -218,6 +226,8 @@ static pw_status on_record(steps *all, const pw_record *record, pw_error *error)
     case PW_RECORD_MODEL_RETRYING:
     case PW_RECORD_WAIT_SET:
         return record->step.len > 0 ? on_trouble(all, record, body) : PW_OK;
+    case PW_RECORD_MODEL_FALLBACK:
+        return record->step.len > 0 ? on_fallback(all, record, body) : PW_OK;
     case PW_RECORD_TOOL_STARTED:
         return on_started(all, record, body);
     case PW_RECORD_TOOL_COMPLETED:
@@ -238,6 +248,7 @@ static pw_status on_record(steps *all, const pw_record *record, pw_error *error)
         }
         return PW_OK;
     case PW_RECORD_TURN_OPENED:
+    case PW_RECORD_MODEL_ACCEPTED:
     case PW_RECORD_TRANSCRIPT_REPAIRED:
         return PW_OK;
     }

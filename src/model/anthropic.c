@@ -53,4 +53,5 @@ const pw_provider pw_provider_anthropic = {
     .feed = pw_reading_feed,
     .end = pw_anthropic_end,
     .failure = pw_fault_of_answer,
+    .rejected = pw_anthropic_rejected,
 };

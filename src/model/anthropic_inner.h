@@ -43,6 +43,11 @@ pw_status pw_anthropic_reply_make(pw_anthropic_stream *);
 
 pw_status pw_anthropic_request(const pw_endpoint *, const pw_model_request *, pw_render *,
                                pw_arena *, pw_http_request *ret, pw_error *);
+/* Does this part become a block of the body, or is it left out of it? As the renderer does it. */
+pw_status pw_anthropic_part_shows(const pw_model_request *, size_t message, size_t part, pw_arena *,
+                                  bool *ret);
+bool pw_anthropic_rejected(const pw_model_request *, int http_status, pw_str body, pw_arena *,
+                           size_t *ret_message, size_t *ret_part);
 pw_status pw_anthropic_stream_new(const pw_allocator *, pw_model_stream **ret);
 pw_status pw_anthropic_end(pw_model_stream *, const pw_endpoint *, const pw_reply **ret,
                            pw_failure *ret_failure);

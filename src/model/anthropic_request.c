@@ -280,6 +280,17 @@ static pw_status render_assistant(pw_rendering *r, size_t index)
     return end_message(&w);
 }
 
+static pw_status put_user_part(pw_rendering *r, pw_json_writer *w, const pw_part *part)
+{
+    if (part->kind == PW_PART_TEXT && !pw_is_blank(part->text)) {
+        return put_text_block(r, w, part->text);
+    }
+    if (part->kind == PW_PART_OTHER) {
+        pw_put_kept(w, part->raw);
+    }
+    return w->out->failed;
+}
+
 static pw_status render_user(pw_rendering *r, size_t index)
 {
     const pw_message *message = r->request->messages[index];
@@ -287,12 +298,7 @@ static pw_status render_user(pw_rendering *r, size_t index)
     begin_message(r, &w, "user");
     const size_t empty = r->render->bytes.len;
     for (size_t k = 0; k < message->part_count; k++) {
-        const pw_part *part = &message->parts[k];
-        if (part->kind == PW_PART_TEXT && !pw_is_blank(part->text)) {
-            PW_TRY(put_text_block(r, &w, part->text));
-        } else if (part->kind == PW_PART_OTHER) {
-            pw_put_kept(&w, part->raw);
-        }
+        PW_TRY(put_user_part(r, &w, &message->parts[k]));
     }
     if (r->render->bytes.len == empty) {
         PW_TRY(put_text_block(r, &w, PW_STR("(empty message)")));
@@ -458,6 +464,31 @@ static const pw_rendering_rules rules = {.provider = "anthropic",
                                          .user = render_user,
                                          .assistant = render_assistant,
                                          .results = render_results};
+
+/* The part alone, into a buffer of its own: what it is here depends on its message's neighbours. */
+pw_status pw_anthropic_part_shows(const pw_model_request *request, size_t index, size_t part,
+                                  pw_arena *arena, bool *ret)
+{
+    pw_rendering r;
+    pw_rendering_init(&r, &rules, request, NULL, arena);
+    const pw_message *message = request->messages[index];
+    pw_buffer block;
+    pw_json_writer w;
+    pw_buffer_init_arena(&block, arena, SIZE_MAX / 4);
+    pw_json_begin(&w, &block);
+    if (message->role == PW_ROLE_ASSISTANT) {
+        server_view view = {.dropped = false};
+        if (pw_rendering_same_family(&r, message)) {
+            PW_TRY(look_at_servers(&r, index, &view));
+            PW_TRY(weigh_servers(&r, message, &view));
+        }
+        PW_TRY(put_assistant_part(&r, &w, message, &message->parts[part], &view));
+    } else {
+        PW_TRY(put_user_part(&r, &w, &message->parts[part]));
+    }
+    *ret = block.len > 0;
+    return PW_OK;
+}
 
 pw_status pw_anthropic_request(const pw_endpoint *endpoint, const pw_model_request *request,
                                pw_render *render, pw_arena *arena, pw_http_request *ret,

@@ -86,8 +86,8 @@ typedef struct pw_provider {
     /* Which part a not-2xx answer to this request complains about by its position (C9): an index
      * into request->messages and into that message's parts. The provider's positions are those of
      * the body it was sent, so the renderer's walk is gone through again. false: it does not say,
-     * or it is no part that may be left out (a call, a result, what a model said), or no memory.
-     * NULL: this provider never says. */
+     * or it is none that may be left out (pw_part_may_leave), or no memory. NULL: this provider
+     * never says. */
     bool (*rejected)(const pw_model_request *, int http_status, pw_str body, pw_arena *,
                      size_t *ret_message, size_t *ret_part);
 } pw_provider;

@@ -14,21 +14,42 @@
 
 #include "runtime/loop.h"
 
-enum { CONNECT_MS = 10000, FIRST_TOKEN_MS = 120000, IDLE_MS = 120000, KEY_BYTES = 8192 };
+enum {
+    FAREWELL_MS = 10000,
+    CONNECT_MS = 10000,
+    FIRST_TOKEN_MS = 120000,
+    IDLE_MS = 120000,
+    KEY_BYTES = 8192
+};
 
 /* --- Deltas and ends --- */
 
-typedef struct delta_given {
+typedef struct said { /* an input with its bytes */
     pw_given given;
     size_t size;
     char bytes[];
-} delta_given;
+} said;
 
-static void delta_used(pw_loop *loop, pw_seat *seat, pw_given *given)
+static void said_used(pw_loop *loop, pw_seat *seat, pw_given *given)
 {
     (void)seat;
-    delta_given *delta = (delta_given *)(void *)given;
-    loop->p->allocator->resize(loop->p->allocator->ctx, delta, delta->size, 0);
+    said *it = (said *)(void *)given;
+    loop->p->allocator->resize(loop->p->allocator->ctx, it, it->size, 0);
+}
+
+static said *new_said(pw_loop *loop, pw_str bytes, pw_str *ret)
+{
+    const pw_allocator *allocator = loop->p->allocator;
+    size_t size = sizeof(said) + bytes.len;
+    said *it = allocator->resize(allocator->ctx, NULL, 0, size);
+    if (!it) {
+        return NULL;
+    }
+    it->size = size;
+    it->given = (pw_given){.used = said_used, .of_call = true};
+    memcpy(it->bytes, bytes.ptr, bytes.len);
+    *ret = (pw_str){it->bytes, bytes.len};
+    return it;
 }
 
 static bool give_delta(pw_loop *loop, pw_running *running, bool reasoning, pw_str bytes)
@@ -36,21 +57,39 @@ static bool give_delta(pw_loop *loop, pw_running *running, bool reasoning, pw_st
     if (bytes.len == 0 || running->seat->state == PW_SEAT_GONE) {
         return true;
     }
-    const pw_allocator *allocator = loop->p->allocator;
-    size_t size = sizeof(delta_given) + bytes.len;
-    delta_given *delta = allocator->resize(allocator->ctx, NULL, 0, size);
-    if (!delta) {
+    pw_str copy;
+    said *it = new_said(loop, bytes, &copy);
+    if (!it) {
         return false;
     }
-    delta->size = size;
-    memcpy(delta->bytes, bytes.ptr, bytes.len);
-    delta->given = (pw_given){.input = {.kind = PW_IN_MODEL_DELTA,
-                                        .delta = {.call = running->call,
-                                                  .reasoning = reasoning,
-                                                  .bytes = {delta->bytes, bytes.len}}},
-                              .used = delta_used,
-                              .of_call = true};
-    pw_seat_give(loop, running->seat, &delta->given);
+    it->given.input =
+        (pw_input){.kind = PW_IN_MODEL_DELTA,
+                   .delta = {.call = running->call, .reasoning = reasoning, .bytes = copy}};
+    pw_seat_give(loop, running->seat, &it->given);
+    return true;
+}
+
+/* Tells the session, once, under which id its reply can be resumed; before any delta of it. */
+static bool give_accepted(pw_loop *loop, pw_running *running, pw_str response_id)
+{
+    if (response_id.len == 0 || running->response_id.len > 0) {
+        return true;
+    }
+    if (pw_arena_dup(&running->arena, response_id, &running->response_id) != PW_OK) {
+        return false;
+    }
+    if (running->seat->state == PW_SEAT_GONE) {
+        return true;
+    }
+    pw_str copy;
+    said *it = new_said(loop, response_id, &copy);
+    if (!it) {
+        running->response_id = PW_STR_NONE;
+        return false;
+    }
+    it->given.input = (pw_input){.kind = PW_IN_MODEL_ACCEPTED,
+                                 .accepted = {.call = running->call, .response_id = copy}};
+    pw_seat_give(loop, running->seat, &it->given);
     return true;
 }
 
@@ -224,6 +263,11 @@ static void heard_bytes(pw_loop *loop, pw_running *running, const pw_http_event 
         give_up_soon(loop, running, status == PW_TOO_LARGE ? "too_large" : "no_memory");
         return;
     }
+    const pw_provider *provider = running->provider;
+    if (provider->accepted && !give_accepted(loop, running, provider->accepted(running->stream))) {
+        give_up_soon(loop, running, "no_memory");
+        return;
+    }
     if (progress) {
         running->heard_ms = pw_monotonic_ms();
     }
@@ -256,6 +300,25 @@ static void end_broken(pw_loop *loop, pw_running *running, pw_failure failure)
     end_failed(loop, running, failure);
 }
 
+/* An answer that is not 2xx. Where it names a part of the request, the session leaves that out
+ * (C9).
+ */
+static void end_refused(pw_loop *loop, pw_running *running)
+{
+    const pw_provider *provider = running->provider;
+    const pw_str body = pw_buffer_str(&running->body);
+    const int status = running->status;
+    pw_failure failure = provider->failure(&running->endpoint, status, running->headers,
+                                           running->header_count, body, &running->arena);
+    const bool may_name = failure.failure_class == PW_FAILURE_FINAL &&
+                          (status == 400 || status == 413 || status == 422);
+    if (may_name && provider->rejected && running->request) {
+        failure.rejected = provider->rejected(running->request, status, body, &running->arena,
+                                              &failure.rejected_message, &failure.rejected_part);
+    }
+    end_failed(loop, running, failure);
+}
+
 static void heard_end(pw_loop *loop, pw_running *running)
 {
     running->endpoint.now_ms = pw_now_ms();
@@ -271,10 +334,70 @@ static void heard_end(pw_loop *loop, pw_running *running)
             end_failed(loop, running, failure);
         }
     } else {
-        end_failed(loop, running,
-                   running->provider->failure(&running->endpoint, running->status, running->headers,
-                                              running->header_count, pw_buffer_str(&running->body),
-                                              &running->arena));
+        end_refused(loop, running);
+    }
+}
+
+/* --- Stopping what the provider does (PROVIDERS.md 4.5) --- */
+
+struct pw_farewell {
+    pw_farewell *next;
+    uint64_t id;
+    pw_arena arena; /* it lives here itself, with its request's body */
+};
+
+static void free_farewell(pw_farewell *farewell)
+{
+    pw_arena arena = farewell->arena;
+    pw_arena_free(&arena);
+}
+
+/* Whatever the provider answers: it was asked. */
+static void farewell_heard(pw_loop *loop, const pw_http_event *event)
+{
+    if (event->kind != PW_HTTP_END && event->kind != PW_HTTP_BROKEN) {
+        return;
+    }
+    for (pw_farewell **at = &loop->farewells; *at; at = &(*at)->next) {
+        if ((*at)->id == event->call) {
+            pw_farewell *farewell = *at;
+            *at = farewell->next;
+            free_farewell(farewell);
+            return;
+        }
+    }
+}
+
+void pw_farewell_send(pw_loop *loop, const pw_running *running)
+{
+    const pw_provider *provider = running->provider;
+    if (!provider || !provider->cancel || running->response_id.len == 0 || loop->http_closed) {
+        return;
+    }
+    pw_arena arena;
+    pw_arena_init(&arena, loop->p->allocator, 1024, 0);
+    pw_http_request http = {0};
+    pw_http_limits limits = {.connect_ms = CONNECT_MS, .total_ms = FAREWELL_MS};
+    pw_endpoint endpoint = running->endpoint;
+    endpoint.now_ms = pw_now_ms();
+    pw_farewell *farewell = PW_NEW(&arena, pw_farewell);
+    const uint64_t id = ++loop->last_running;
+    if (!farewell ||
+        provider->cancel(&endpoint, running->response_id, &arena, &http, NULL) != PW_OK ||
+        pw_http_start(loop->http, id, &http, &limits, NULL) != PW_OK) {
+        pw_arena_free(&arena);
+        return;
+    }
+    *farewell = (pw_farewell){.next = loop->farewells, .id = id, .arena = arena};
+    loop->farewells = farewell;
+}
+
+void pw_farewells_free(pw_loop *loop)
+{
+    while (loop->farewells) {
+        pw_farewell *next = loop->farewells->next;
+        free_farewell(loop->farewells);
+        loop->farewells = next;
     }
 }
 
@@ -283,6 +406,7 @@ void pw_model_heard(void *context, const pw_http_event *event)
     pw_loop *loop = context;
     pw_running *running = pw_running_find(loop, event->call);
     if (!running || running->ended) {
+        farewell_heard(loop, event);
         return;
     }
     switch (event->kind) {
@@ -393,6 +517,7 @@ bool pw_begin_model(pw_loop *loop, pw_seat *seat, const pw_model_request *reques
         return false;
     }
     const pw_json *model = request->model->options;
+    running->request = request;
     running->provider = pw_provider_find(request->model->provider);
     running->first_token_ms =
         pw_json_i64_or(pw_json_get(model, "first_token_timeout_ms"), FIRST_TOKEN_MS);

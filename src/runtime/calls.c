@@ -106,13 +106,23 @@ void pw_running_abort(pw_loop *loop, pw_running *running)
     }
 }
 
-void pw_running_abort_call(pw_loop *loop, pw_seat *seat, uint64_t call)
+void pw_running_abort_call(pw_loop *loop, pw_seat *seat, uint64_t call, bool for_good)
 {
     for (pw_running *running = seat->running; running; running = running->next_in_seat) {
         if (running->call == call) {
+            if (for_good && !running->ended && !running->aborting && !loop->stopping) {
+                pw_farewell_send(loop, running);
+            }
             pw_running_abort(loop, running);
             return;
         }
+    }
+}
+
+void pw_running_forget_requests(pw_seat *seat)
+{
+    for (pw_running *running = seat->running; running; running = running->next_in_seat) {
+        running->request = NULL;
     }
 }
 

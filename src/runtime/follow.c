@@ -245,22 +245,27 @@ static void let_go_of_text(pawl_events *f)
 }
 
 /* What a record does to text that was shown: the end of a message or a turn replaces it, a discard
- * tells so itself; a new attempt discards it without a word of its own, so it is said here. */
+ * tells so itself; a new attempt discards it without a word of its own, so it is said here. One
+ * that comes amid a message leaves it as it is. */
 static void before_record(pawl_events *f, const pw_record *r)
 {
     switch (r->kind) {
     case PW_RECORD_ATTEMPT_STARTED:
         f->restart_due = f->shown > 0;
         break;
+    case PW_RECORD_MODEL_ACCEPTED:
+    case PW_RECORD_TOOL_LATE:
+        remember(f->turn, sizeof(f->turn), &f->turn_len, r->turn);
+        return;
     case PW_RECORD_TURN_OPENED:
     case PW_RECORD_MODEL_COMPLETED:
     case PW_RECORD_MODEL_DISCARDED:
     case PW_RECORD_TURN_ENDED:
     case PW_RECORD_MODEL_RETRYING:
     case PW_RECORD_WAIT_SET:
+    case PW_RECORD_MODEL_FALLBACK:
     case PW_RECORD_TOOL_STARTED:
     case PW_RECORD_TOOL_COMPLETED:
-    case PW_RECORD_TOOL_LATE:
     case PW_RECORD_TRANSCRIPT_REPAIRED:
         break;
     }

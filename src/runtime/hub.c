@@ -258,6 +258,17 @@ void pw_hub_committed(pw_hub *hub, int64_t session_id, uint64_t last_seq)
     uv_mutex_unlock(&hub->mutex);
 }
 
+void pw_hub_passed(pw_hub *hub, int64_t session_id, uint64_t last_seq)
+{
+    uv_mutex_lock(&hub->mutex);
+    topic *t = find(hub, session_id);
+    if (t && t->open && t->after_seq < last_seq) {
+        t->after_seq = last_seq;
+    }
+    tell_session(hub, t, PW_NEWS_RECORDS);
+    uv_mutex_unlock(&hub->mutex);
+}
+
 void pw_hub_admitted(pw_hub *hub, int64_t session_id)
 {
     uv_mutex_lock(&hub->mutex);
@@ -272,10 +283,11 @@ void pw_hub_changed(pw_hub *hub)
     uv_mutex_unlock(&hub->mutex);
 }
 
-static bool follows(const topic *t, uint64_t after_seq, pw_str step, int32_t attempt)
+/* A record that leaves a message open may have become durable before or after this piece was told:
+ * whatever ends the message closes the topic. */
+static bool follows(const topic *t, pw_str step, int32_t attempt)
 {
-    return t->open && t->after_seq == after_seq && t->attempt == attempt &&
-           pw_str_equal((pw_str){t->step, t->step_len}, step);
+    return t->open && t->attempt == attempt && pw_str_equal((pw_str){t->step, t->step_len}, step);
 }
 
 static void begin_live(pw_hub *hub, topic *t, uint64_t after_seq, pw_str step, int32_t attempt)
@@ -316,11 +328,13 @@ void pw_hub_delta(pw_hub *hub, int64_t session_id, uint64_t after_seq, pw_str st
         return;
     }
     t->held = true;
-    bool goes_on = follows(t, after_seq, step, attempt) &&
-                   t->text_bytes + (reasoning ? 0 : bytes.len) == text_bytes;
+    bool goes_on =
+        follows(t, step, attempt) && t->text_bytes + (reasoning ? 0 : bytes.len) == text_bytes;
     if (!goes_on) {
         begin_live(hub, t, after_seq, step, attempt);
         t->lost = !reasoning && text_bytes != bytes.len;
+    } else if (after_seq > t->after_seq) {
+        t->after_seq = after_seq;
     }
     t->text_bytes = text_bytes;
     if (reasoning) {

@@ -17,6 +17,8 @@ void pw_hub_close(pw_hub *); /* wakes every waiter with PW_END */
 void pw_hub_free(pw_hub *);  /* after the last subscriber is gone */
 
 /* --- told by the loop and the writer */
+/* Records became durable that leave an open message as it is: its text goes on behind them. */
+void pw_hub_passed(pw_hub *, int64_t session_id, uint64_t last_seq);
 void pw_hub_committed(pw_hub *, int64_t session_id,
                       uint64_t last_seq); /* records up to last_seq are durable; also ends the live
                                              text of an older position */

@@ -136,9 +136,26 @@ static void do_append(pw_loop *loop, pw_seat *seat, const pw_append *append)
 
 /* What an append that became durable means beyond the machine: who waits is told, and more may be
  * read. */
+/* Records that come amid a message and end none. */
+static bool leaves_message_open(const pw_append *append)
+{
+    for (size_t i = 0; i < append->record_count; i++) {
+        const pw_record_kind kind = append->records[i].kind;
+        if (kind != PW_RECORD_MODEL_ACCEPTED && kind != PW_RECORD_TOOL_LATE) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void pw_loop_committed(pw_loop *loop, pw_seat *seat, const pw_append *append)
 {
-    pw_hub_committed(loop->p->hub, seat->id, append->records[append->record_count - 1].seq);
+    const uint64_t last_seq = append->records[append->record_count - 1].seq;
+    if (leaves_message_open(append)) {
+        pw_hub_passed(loop->p->hub, seat->id, last_seq);
+    } else {
+        pw_hub_committed(loop->p->hub, seat->id, last_seq);
+    }
     if (append->receipt && seat->suspect) {
         pw_seat_suspect(loop, seat, false);
         pw_owner_sweep(loop); /* another suspect may be taken now (C4) */
@@ -267,7 +284,7 @@ static void do_effects(pw_loop *loop, pw_seat *seat, const pw_effects *effects)
             memory = pw_begin_tool(loop, seat, effect->tool) && memory;
             break;
         case PW_DO_ABORT:
-            pw_running_abort_call(loop, seat, effect->abort);
+            pw_running_abort_call(loop, seat, effect->abort.call, effect->abort.for_good);
             break;
         case PW_DO_TELL:
             do_tell(loop, seat, effect);
@@ -720,5 +737,6 @@ void pw_loop_close(pw_loop *loop)
     while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) {
     }
     (void)uv_loop_close(&loop->uv);
+    pw_farewells_free(loop);
     free_halves(loop);
 }

@@ -43,6 +43,7 @@
 
 typedef struct pw_seat pw_seat;
 typedef struct pw_running pw_running;
+typedef struct pw_farewell pw_farewell;
 typedef struct pw_pinned pw_pinned;
 
 /* --- What other threads tell the loop --- */
@@ -199,6 +200,8 @@ struct pw_running {
     pw_failure failure;
     pw_tool_outcome outcome;
     /* a model's */
+    const pw_model_request *request; /* the session's; NULL when that is gone (C12) */
+    pw_str response_id;              /* by which the provider knows it; or empty */
     const pw_provider *provider;
     pw_model_stream *stream;
     pw_endpoint endpoint;
@@ -218,7 +221,8 @@ pw_running *pw_running_find(pw_loop *, uint64_t id);
 void pw_running_end(
     pw_loop *, pw_running *); /* `last.input` says how; the seat gets it, or it is freed at once */
 void pw_running_abort(pw_loop *, pw_running *);
-void pw_running_abort_call(pw_loop *, pw_seat *, uint64_t call);
+void pw_running_abort_call(pw_loop *, pw_seat *, uint64_t call, bool for_good);
+void pw_running_forget_requests(pw_seat *); /* the session that made them is about to go */
 bool pw_begin_tool(pw_loop *, pw_seat *,
                    const pw_tool_call *); /* false: no memory; nothing started */
 void pw_begin_transact(pw_loop *, pw_seat *, const pw_append *, const pw_receipt *,
@@ -231,6 +235,10 @@ bool pw_begin_model(pw_loop *, pw_seat *,
                     const pw_model_request *); /* false: no memory; nothing started */
 void pw_model_heard(void *loop, const pw_http_event *);
 void pw_running_abort_model(pw_loop *, pw_running *);
+void pw_farewell_send(pw_loop *,
+                      const pw_running *); /* asks the provider to stop working on it, once, best
+                                              effort; its answer is not waited for */
+void pw_farewells_free(pw_loop *);         /* after the transport is gone */
 
 /* --- Ownership (owner.c) --- */
 
@@ -299,6 +307,7 @@ struct pw_loop {
     pw_job *outbox_first, *outbox_last;
     pw_running *running[PW_RUNNING_BUCKETS];
     uint64_t last_running;
+    pw_farewell *farewells; /* requests to stop that are under way (ask.c) */
     pw_pinned *pinned;
     uint8_t entropy[4096];
     size_t entropy_left;

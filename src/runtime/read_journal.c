@@ -323,6 +323,8 @@ static pw_status on_transcript_record(transcript *t, const pw_record *r)
     case PW_RECORD_MODEL_DISCARDED:
     case PW_RECORD_MODEL_RETRYING:
     case PW_RECORD_WAIT_SET:
+    case PW_RECORD_MODEL_ACCEPTED:
+    case PW_RECORD_MODEL_FALLBACK:
     case PW_RECORD_TOOL_STARTED:
     case PW_RECORD_TOOL_LATE:
     case PW_RECORD_TRANSCRIPT_REPAIRED:

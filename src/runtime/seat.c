@@ -116,6 +116,7 @@ void pw_seat_drop(pw_loop *loop, pw_seat *seat)
     pw_alarm_clear(&loop->alarms, &seat->retry);
     pw_hub_forget(loop->p->hub, seat->id);
     if (!seat->append.busy && !seat->transact.busy) {
+        pw_running_forget_requests(seat);
         pw_session_free(seat->session);
         seat->session = NULL;
     }
@@ -474,6 +475,7 @@ static void forget_life(pw_loop *loop, pw_seat *seat)
 {
     pw_hub_forget(loop->p->hub, seat->id);
     pw_alarm_clear(&loop->alarms, &seat->wake);
+    pw_running_forget_requests(seat);
     pw_session_free(seat->session);
     seat->session = NULL;
     seat->wake_at_ms = -1;

@@ -340,18 +340,37 @@ uint64_t check_message_hash(const pw_message *m)
     return sim_mix(h, m->is_error);
 }
 
+static bool is_placeholder(const pw_part *part)
+{
+    return part->kind == PW_PART_TEXT && part->raw.len == 0 &&
+           pw_str_ends(part->text, PW_STR(" left out: the provider rejected it]"));
+}
+
 /* B4: one message verbatim; several under a heading, in order, each with its time. */
-static bool opening_is(const pw_message *m, const sim_message *want, int32_t claimed)
+static bool opening_is(const sim_ledger *l, const pw_message *m, const sim_message *want,
+                       int32_t claimed)
 {
     char room[8192];
     size_t length = 0;
+    int32_t images = 0;
+    bool text_gone = false;
     for (size_t i = 0; i < m->part_count && length + m->parts[i].text.len < sizeof room; i++) {
-        if (m->parts[i].kind == PW_PART_TEXT && m->parts[i].text.len > 0) {
+        const bool left_out = check_left_out(l, m->seq, i);
+        if (left_out != m->parts[i].left_out || (left_out && !is_placeholder(&m->parts[i]))) {
+            return false;
+        }
+        images += m->parts[i].kind == PW_PART_OTHER ||
+                  (left_out && pw_str_begins(m->parts[i].text, PW_STR("[image ")));
+        text_gone = text_gone || (left_out && pw_str_begins(m->parts[i].text, PW_STR("[text ")));
+        if (!left_out && m->parts[i].kind == PW_PART_TEXT && m->parts[i].text.len > 0) {
             memcpy(room + length, m->parts[i].text.ptr, m->parts[i].text.len);
             length += m->parts[i].text.len;
         }
     }
     pw_str text = {room, length}, rest = want->text;
+    if (images != want->images || text_gone) {
+        return images == want->images;
+    }
     if (claimed == 1) {
         return pw_str_equal(text, pw_str_slice(rest, 8, rest.len));
     }
@@ -371,6 +390,22 @@ static bool opening_is(const pw_message *m, const sim_message *want, int32_t cla
     return true;
 }
 
+/* Of a model's message a part may be left out that only its provider reads: it has no bytes to
+ * send.
+ */
+static bool said_is(const sim_ledger *l, const pw_message *m, const sim_message *want)
+{
+    bool whole = true;
+    for (size_t i = 0; i < m->part_count; i++) {
+        const bool left_out = check_left_out(l, m->seq, i);
+        if (left_out != m->parts[i].left_out || (left_out && m->parts[i].raw.len > 0)) {
+            return false;
+        }
+        whole = whole && !left_out;
+    }
+    return !whole || world_parts_hash(m->parts, m->part_count, true) == want->hash;
+}
+
 static bool message_is(const sim_ledger *l, const pw_message *m, const sim_message *want)
 {
     if (m->role != want->role) {
@@ -379,9 +414,9 @@ static bool message_is(const sim_ledger *l, const pw_message *m, const sim_messa
     switch (m->role) {
     case PW_ROLE_USER:
     case PW_ROLE_TRIGGER:
-        return opening_is(m, want, l->turns[want->turn].claimed);
+        return opening_is(l, m, want, l->turns[want->turn].claimed);
     case PW_ROLE_ASSISTANT:
-        return world_parts_hash(m->parts, m->part_count, true) == want->hash;
+        return said_is(l, m, want);
     case PW_ROLE_TOOL:
         return pw_str_equal(m->call, l->steps[want->step].call) &&
                pw_str_equal(m->result, want->text);
@@ -474,6 +509,9 @@ void check_model(sim *s, sim_live *l, const pw_model_request *request)
             c->serial == l->serial) {
             sim_fail(s, "C12", "%s: two model calls at once", ledger->name);
         }
+    }
+    if (!s->failed) {
+        check_asked(s, ledger, &q);
     }
     if (!s->failed) {
         check_against_journal(s, ledger, &q);

@@ -136,6 +136,9 @@ void check_usage(sim *s, const sim_ledger *l, const sim_turn *t, const pw_json *
     } else if (used(usage, "lost_calls") != t->lost) {
         sim_fail(s, "G6", "%s: %d lost calls, and it says %lld", l->name, t->lost,
                  (long long)used(usage, "lost_calls"));
+    } else if (used(usage, "fallbacks") != t->fallbacks) {
+        sim_fail(s, "F6", "%s: %d fallbacks, and it says %lld", l->name, t->fallbacks,
+                 (long long)used(usage, "fallbacks"));
     } else if (used(usage, "protocol_failures") != t->malformed) {
         sim_fail(s, "H2", "%s: %d protocol failures, and it says %lld", l->name, t->malformed,
                  (long long)used(usage, "protocol_failures"));

@@ -70,6 +70,13 @@ static pw_str piece_of(const sim_said *said, int32_t piece)
 
 static bool model_event(sim *s, sim_live *l, sim_call *c)
 {
+    if (!c->aborted && !c->accepted && c->said->response.len > 0) {
+        c->accepted = true;
+        return life_step(
+            s, l,
+            &(pw_input){.kind = PW_IN_MODEL_ACCEPTED,
+                        .accepted = {.call = c->call, .response_id = c->said->response}});
+    }
     if (!c->aborted && c->piece < c->said->pieces) {
         pw_str bytes = piece_of(c->said, c->piece);
         c->piece++;
@@ -96,6 +103,10 @@ static bool model_event(sim *s, sim_live *l, sim_call *c)
         return life_step(s, l,
                          &(pw_input){.kind = PW_IN_MODEL_REPLY,
                                      .reply = {.call = c->call, .reply = &c->said->reply}});
+    }
+    if (answers && c->said->rejects.seq > 0) {
+        ledger->rejected = c->said->rejects;
+        ledger->may_leave = c->said->may_leave;
     }
     pw_failure aborted = {.failure_class = PW_FAILURE_RETRY,
                           .code = PW_STR("aborted"),
@@ -380,6 +391,35 @@ static void do_tell(sim *s, sim_live *l, const pw_effect *e)
     }
 }
 
+/* A7, J7: a row that nobody owns is due again no later than what it holds is: an open turn soon or
+ * at its wait's end, a waiting message at its time. Not at the deadline of a turn that is over. */
+static void check_let_go(sim *s, sim_ledger *ledger)
+{
+    pw_op op = {.kind = PW_OP_SESSION, .session = {.session_id = ledger->id}};
+    sim_execute(s, &op, 1);
+    int64_t latest = -1;
+    for (int32_t i = 0; i < ledger->request_count && ledger->open < 0; i++) {
+        const sim_request *q = &ledger->requests[i];
+        if (q->fate == FATE_PENDING && !q->maybe) {
+            const int64_t due =
+                q->at_ms +
+                sim_definition(s, s->plan->definition[ledger - s->ledgers], 0)->debounce_ms;
+            latest = latest < 0 || due < latest ? due : latest;
+        }
+    }
+    if (ledger->open >= 0) {
+        const sim_turn *t = &ledger->turns[ledger->open];
+        latest = t->wait_until_ms > sim_wall(s) + 61000 ? t->wait_until_ms : sim_wall(s) + 61000;
+    }
+    const int64_t wake = op.session.row.wake_at_ms;
+    const int64_t now = sim_wall(s);
+    if (op.status == PW_OK && latest >= 0 && !s->jumped &&
+        (wake < 0 || wake > (latest > now ? latest : now))) {
+        sim_fail(s, "A7", "%s is let go and due at %lld, %lld ms after what waits", ledger->name,
+                 (long long)wake, (long long)(wake - latest));
+    }
+}
+
 /* Lets go of the row where the machine could not in an append of its own. */
 static bool let_go(sim *s, sim_live *l, int64_t wake_at_ms)
 {
@@ -393,6 +433,8 @@ static bool let_go(sim *s, sim_live *l, int64_t wake_at_ms)
     sim_note(s, "owner %d: %s is let go: %s", l->owner, ledger->name, pw_status_code(op.status));
     if (op.status == PW_OK && l->epoch != ledger->epoch) {
         sim_fail(s, "J1", "%s: a fenced owner lets go", ledger->name);
+    } else if (op.status == PW_OK) {
+        check_let_go(s, ledger);
     }
     return op.status == PW_OK || op.status == PW_FENCED;
 }
@@ -449,7 +491,7 @@ static void do_one(sim *s, sim_live *l, const pw_effect *e)
         do_tool(s, l, e->tool);
         break;
     case PW_DO_ABORT:
-        do_abort(s, l, e->abort);
+        do_abort(s, l, e->abort.call);
         break;
     case PW_DO_TELL:
         do_tell(s, l, e);
@@ -474,7 +516,9 @@ bool effects_do(sim *s, sim_live *l, pw_effects effects)
         if (kind != PW_DO_TELL && kind != PW_DO_WAKE && owner_boundary(s, owner, names[kind])) {
             return false;
         }
-        do_one(s, l, e);
+        if (!plant_wake(s, &effects, i)) {
+            do_one(s, l, e);
+        }
         if (s->failed) {
             return false;
         }

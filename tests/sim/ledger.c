@@ -186,6 +186,8 @@ static void claim_one(const reading *r, const pw_json *request, const sim_reques
     q->fate = FATE_CLAIMED;
     q->turn = l->open;
     *before = q;
+    r->turn->images +=
+        people_image(r->s, (int32_t)(l - r->s->ledgers), (int32_t)(q - l->requests), q->variant);
 }
 
 /* B4: the history is a run of whole turns that ends before this one, of at most `context.messages`
@@ -230,6 +232,7 @@ static void fold_opened(reading *r)
                     .attempts = 1,
                     .first_message = l->message_count,
                     .deadline_at_ms = number_of(r, "deadline_at", -1),
+                    .wait_until_ms = -1,
                     .first_seq = (uint64_t)number_of(r, "first_seq", 0)};
     for (int32_t version = 0; version < 2; version++) {
         const pw_definition *d = sim_definition(s, s->plan->definition[l - s->ledgers], version);
@@ -259,6 +262,7 @@ static void fold_opened(reading *r)
     check_turn_id(r, requests);
     sim_message *m = add_message(l, PW_ROLE_USER, r->record->seq);
     m->text = pw_buffer_str(&text);
+    m->images = t->images;
     check_window(r, t);
     if (number_of(r, "n", 0) != m->n) {
         bad(r, "C1", "the message is numbered wrongly");
@@ -384,6 +388,15 @@ static void fold_model(reading *r)
     if (!said) {
         bad(r, "C8", "the model never said this");
     }
+    const pw_model_choice *asked = &r->turn->definition->models[r->turn->choice];
+    if (!pw_str_equal(text_of(r, "provider"), asked->provider) ||
+        !pw_str_equal(text_of(r, "model"), asked->name)) {
+        bad(r, "F6", "it is said to be of a model that was not asked");
+    }
+    r->turn->answered = true;
+    r->turn->retries = r->turn->quarantines = 0;
+    r->turn->response_id = PW_STR_NONE;
+    r->turn->unsure = false;
     r->turn->iterations++;
     add_usage(r, pw_json_get(r->body, "usage"));
     sim_message *m = add_message(l, PW_ROLE_ASSISTANT, r->record->seq);
@@ -398,7 +411,11 @@ static void fold_model(reading *r)
 
 static void fold_discarded(reading *r)
 {
-    r->turn->iterations += pw_str_is(text_of(r, "code"), "empty_reply") ? 1 : 0;
+    if (pw_str_is(text_of(r, "code"), "empty_reply")) {
+        r->turn->iterations++;
+        r->turn->response_id = PW_STR_NONE;
+        r->turn->unsure = false;
+    }
     add_usage(r, pw_json_get(r->body, "usage"));
 }
 
@@ -545,11 +562,28 @@ static void fold_ended(reading *r)
             bad(r, "B6", "the end names a message that is not the turn's");
         }
     }
+    check_failed(r->s, l, t, text_of(r, "code"));
     t->state = state;
     t->reason = sim_dup(r->s, reason);
     check_usage(r->s, l, t, r->body);
     t->ended_seq = r->record->seq;
     l->open = -1;
+}
+
+/* G6: what can be resumed is not lost; what cannot is. */
+static void fold_attempt(reading *r)
+{
+    const bool lost = number_of(r, "lost", 0) != 0;
+    const bool resumed = pw_json_true(pw_json_get(r->body, "resumed"));
+    sim_turn *t = r->turn;
+    if (resumed && (t->response_id.len == 0 || t->owed > 0 || lost)) {
+        bad(r, "G6", "an attempt resumes a reply that cannot be resumed");
+    } else if (lost && t->response_id.len > 0) {
+        bad(r, "G6", "a call is counted as lost that can be resumed");
+    }
+    t->lost += lost;
+    t->unsure = t->unsure || resumed;
+    t->wait_until_ms = -1;
 }
 
 /* --- All -------------------------------------------------------------------------------------- */
@@ -580,7 +614,7 @@ static void fold_one(reading *r)
         if (number_of(r, "attempt", 0) != ++r->turn->attempts) {
             bad(r, "C4", "attempts are numbered wrongly");
         }
-        r->turn->lost += number_of(r, "lost", 0) != 0;
+        fold_attempt(r);
         break;
     case PW_RECORD_MODEL_COMPLETED:
         fold_model(r);
@@ -590,8 +624,18 @@ static void fold_one(reading *r)
         break;
     case PW_RECORD_MODEL_RETRYING:
         add_usage(r, pw_json_get(r->body, "usage"));
+        check_tried_again(r->s, r->turn, r->body);
+        break;
+    case PW_RECORD_MODEL_ACCEPTED:
+        check_accepted(r->s, r->l, r->turn, r->record, r->body);
+        break;
+    case PW_RECORD_MODEL_FALLBACK:
+        add_usage(r, pw_json_get(r->body, "usage"));
+        check_fallback(r->s, r->l, r->turn, r->body);
         break;
     case PW_RECORD_WAIT_SET:
+        r->turn->wait_until_ms = number_of(r, "until", -1);
+        check_forgotten(r->s, r->turn, r->body);
         check_reason(r->s, PW_TURN_WAITING, text_of(r, "reason"), r->record->turn);
         break;
     case PW_RECORD_TOOL_STARTED:
@@ -604,7 +648,7 @@ static void fold_one(reading *r)
         fold_ended(r);
         break;
     case PW_RECORD_TRANSCRIPT_REPAIRED:
-        bad(r, "C9", "a repair, and nothing was damaged");
+        check_quarantined(r->s, r->l, r->turn, r->body);
         break;
     case PW_RECORD_TURN_OPENED:
     case PW_RECORD_TOOL_LATE:

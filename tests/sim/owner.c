@@ -130,6 +130,10 @@ bool owner_boundary(sim *s, int32_t owner, const char *where)
         case 1:
             owner_freeze(s, owner, 2 * SIM_LEASE_MS + 5000);
             break;
+        case 5: /* as soon as what is being done is done */
+            queue_push(
+                s, (sim_event){.at = s->now, .kind = EVENT_DRAIN, .owner = owner, .life = o->life});
+            break;
         default:
             s->fault = (pw_memory_fault)(s->plan->crash_kind - 1);
             s->fault_count = 1;
@@ -564,6 +568,9 @@ void owner_event(sim *s, const sim_event *e)
     case EVENT_RELOAD:
         reload(s, e->owner, e->a);
         break;
+    case EVENT_DRAIN:
+        owner_drain(s, e->owner);
+        return;
     case EVENT_MOVE:
     case EVENT_CALL:
     case EVENT_START:

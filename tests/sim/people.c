@@ -55,12 +55,23 @@ bool people_alike(sim *s, const sim_ledger *l, const sim_request *a, const sim_r
                   sender_json(sender(s, session, (int32_t)(b - l->requests)))) == 0;
 }
 
+/* Some messages bring an image, after their text. */
+bool people_image(const sim *s, int32_t session, int32_t request, int32_t variant)
+{
+    return variant == 2 ||
+           (!s->plan->story && sim_chance(s, 0x13a6, (uint64_t)(session * 1000 + request), 3) == 0);
+}
+
 static pw_str body_of(sim *s, int32_t session, int32_t request, int32_t variant)
 {
     char text[160];
-    return sim_format(s, "{\"role\":\"user\",%s,\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]}",
+    return sim_format(s,
+                      "{\"role\":\"user\",%s,\"content\":[{\"type\":\"text\",\"text\":\"%s\"}%s]}",
                       sender_json(sender(s, session, request)),
-                      write_text(session, request, variant, true, text).ptr);
+                      write_text(session, request, variant, true, text).ptr,
+                      people_image(s, session, request, variant)
+                          ? ",{\"type\":\"image\",\"source\":{\"data\":\"aW1hZ2U=\"}}"
+                          : "");
 }
 
 static bool someone_waits(const sim_ledger *l)

@@ -167,6 +167,14 @@ static const char *const agent_limits[SIM_DEFINITIONS] = {
     "\"budget\":{\"max_tokens\":900,\"deadline_ms\":120000},",
     "\"budget\":{\"max_cost_usd\":0.002},\"max_protocol_failures\":2,",
     "\"debounce_ms\":300,\"budget\":{\"deadline_ms\":60000,\"max_iterations\":8},",
+    "",
+};
+
+/* Models to fall back to: of the first one's family, and of another. */
+#define CROW "{\"name\":\"crow\"}"
+#define OWL "{\"name\":\"owl\",\"provider\":\"other\"}"
+static const char *const agent_fallbacks[SIM_DEFINITIONS] = {
+    "", "", "", CROW "," OWL, OWL "," CROW, CROW, CROW "," OWL "," CROW,
 };
 
 static const char agent_tools[] =
@@ -191,8 +199,10 @@ pw_str plan_definition(int32_t index, int32_t version, pw_arena *arena)
     char room[2048];
     int length = snprintf(room, sizeof room,
                           "{\"name\":\"agent%d\",\"instructions\":\"Be brief.\",\"model\":{"
-                          "\"provider\":\"scripted\",\"name\":\"parrot\"},%s\"tools\":[%s]}",
-                          index, agent_limits[index], version ? agent_tools_later : agent_tools);
+                          "\"provider\":\"scripted\",\"name\":\"parrot\",\"fallback\":[%s]},%s"
+                          "\"tools\":[%s]}",
+                          index, agent_fallbacks[index], agent_limits[index],
+                          version ? agent_tools_later : agent_tools);
     PW_ASSERT(length > 0 && (size_t)length < sizeof room);
     pw_str copy = PW_STR_NONE;
     PW_ASSERT(pw_arena_dup(arena, (pw_str){room, (size_t)length}, &copy) == PW_OK);

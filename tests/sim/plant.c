@@ -15,6 +15,24 @@ void plant_request(sim *s, const sim_ledger *l, pw_model_request *q, const pw_me
         q->count--;
         s->planted = true;
     }
+    if (s->plan->bug == BUG_OTHER_MODEL && q->model != q->definition->models) {
+        q->model = q->definition->models;
+        s->planted = true;
+    }
+    if (s->plan->bug == BUG_OTHER_RESPONSE && q->resume.len > 0) {
+        q->resume = PW_STR_NONE;
+        s->planted = true;
+    }
+    for (size_t i = 0; i < q->count && s->plan->bug == BUG_SEND_LEFT_OUT; i++) {
+        if (list[i]->part_count > 0 && list[i]->parts[0].left_out) {
+            static const pw_part back = {.kind = PW_PART_TEXT, .text = PW_STR_INIT("back again")};
+            *changed = *list[i];
+            changed->parts = &back;
+            changed->part_count = 1;
+            list[i] = changed;
+            s->planted = true;
+        }
+    }
     if (s->plan->bug == BUG_CHANGE_PREFIX && l->open >= 0 && l->turns[l->open].prefix_count > 0) {
         *changed = *list[0];
         changed->n += 1000;
@@ -83,4 +101,17 @@ void plant_repeat(sim *s, sim_live *l)
             return;
         }
     }
+}
+
+/* The driver forgets the wake that the machine told just before it rested. */
+bool plant_wake(sim *s, const pw_effects *effects, size_t index)
+{
+    const bool before_rest =
+        index + 1 < effects->count && effects->list[index].kind == PW_DO_WAKE &&
+        effects->list[index + 1].kind == PW_DO_REST && !effects->list[index + 1].rest.released;
+    if (s->plan->bug != BUG_STALE_WAKE || !before_rest) {
+        return false;
+    }
+    s->planted = true;
+    return true;
 }

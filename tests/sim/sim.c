@@ -242,6 +242,7 @@ static void one_event(sim *s, const sim_event *event)
     case EVENT_START:
     case EVENT_THAW:
     case EVENT_RELOAD:
+    case EVENT_DRAIN:
         owner_event(s, event);
         break;
     }

@@ -30,9 +30,11 @@ enum {
     SIM_SESSIONS = 6,
     SIM_OWNERS = 5, /* the last one is the healthy owner of the end */
     SIM_MOVES = 96,
-    SIM_REQUESTS = 64, /* of one session */
-    SIM_TURNS = 96,    /* of one session */
-    SIM_DEFINITIONS = 6,
+    SIM_REQUESTS = 64,   /* of one session */
+    SIM_TURNS = 96,      /* of one session */
+    SIM_DEFINITIONS = 7, /* the last one has fallbacks and nothing else */
+    SIM_LEFT_OUT = 64,   /* of one session */
+    SIM_TROUBLES = 6,
     SIM_LEASE_MS = 10000,
     SIM_EVENTS_MAX = 60000 /* a run that needs more never comes to rest */
 };
@@ -87,7 +89,11 @@ typedef struct sim_story {
     X(WITHDRAW_ANYWAY, "A7")  /* a claimed message is told to be withdrawn */                      \
     X(CHANGE_RESULT, "D")     /* the machine is told another result than the tool gave */          \
     X(ZOMBIE, "J1")           /* a fenced owner goes on to call the model */                       \
-    X(REPEAT_RECEIPT, "C3")   /* a tool with a receipt is run again */
+    X(REPEAT_RECEIPT, "C3")   /* a tool with a receipt is run again */                             \
+    X(STALE_WAKE, "A7")       /* the wake told before an unreleased rest is not written */         \
+    X(OTHER_MODEL, "F6")      /* after a fallback the first model is asked again */                \
+    X(SEND_LEFT_OUT, "C9")    /* a part that was left out is sent all the same */                  \
+    X(OTHER_RESPONSE, "G6")   /* a reply is asked anew though it can be resumed */
 typedef enum sim_bug {
 #define SIM_BUG_ENUM(name, rule) BUG_##name,
     SIM_BUG_TABLE(SIM_BUG_ENUM)
@@ -109,7 +115,7 @@ typedef struct sim_plan {
     uint64_t crash_at;    /* boundary of the whole run at which its owner dies; 0: none */
     uint64_t crash_again; /* boundaries after that for a second crash; 0: none */
     int32_t crash_kind;   /* 0 crash, 1 freeze, 2 refused, 3 unknown done, 4 unknown not done (the
-                             next write) */
+                             next write), 5 drain */
     sim_bug bug;
     sim_move moves[SIM_MOVES];
     int32_t move_count;
@@ -166,7 +172,13 @@ typedef struct sim_message {
     int64_t n;
     bool empty; /* nothing to show a model: may be left out */
     pw_str text;
+    int32_t images; /* of an opening message */
 } sim_message;
+
+typedef struct sim_part { /* a part of a message, by the record that holds it */
+    uint64_t seq;
+    size_t part;
+} sim_part;
 
 typedef enum sim_fate { FATE_NONE, FATE_PENDING, FATE_CLAIMED, FATE_WITHDRAWN } sim_fate;
 
@@ -188,12 +200,18 @@ typedef struct sim_turn {
     pw_str reason;
     const pw_definition *definition;
     pw_budget budget;
-    int64_t deadline_at_ms;
+    int64_t deadline_at_ms, wait_until_ms;
     int32_t attempts, iterations, tool_calls, malformed, owed, lost;
     int64_t tokens, cost;
     bool cancel_admitted, must_cancel;
-    int32_t claimed;  /* requests */
-    uint64_t *prefix; /* hashes of the messages of its last model request (C10) */
+    int32_t claimed;           /* requests */
+    int32_t images;            /* of its opening message */
+    int32_t choice, fallbacks; /* F6 */
+    bool answered;
+    int32_t retries, quarantines; /* of the step that is owed, with this model */
+    pw_str response_id;           /* by which it can be resumed; or empty */
+    bool unsure;                  /* begun in a life that is over */
+    uint64_t *prefix;             /* hashes of the messages of its last model request (C10) */
     size_t prefix_count;
 } sim_turn;
 
@@ -217,7 +235,11 @@ typedef struct sim_ledger {
     int32_t asked;
     uint64_t reply_hashes[16];
     int32_t reply_count;
-    int32_t asks;        /* model calls of the session, for stories */
+    int32_t asks; /* model calls of the session, for stories */
+    sim_part left_out[SIM_LEFT_OUT];
+    int32_t left_out_count;
+    sim_part rejected;   /* what the provider rejected last; seq 0: nothing */
+    bool may_leave;      /* and that is a part that may be left out */
     uint64_t told_seq;   /* the subscriber's cursor */
     uint64_t story_hash; /* of all events told to it in order */
 } sim_ledger;
@@ -298,7 +320,10 @@ typedef struct sim_said { /* how a model call goes */
     pw_part parts[8];
     pw_failure failure;
     bool fails;
-    int32_t pieces; /* of the text, told as deltas */
+    pw_str response;  /* the id by which it can be resumed; or empty */
+    sim_part rejects; /* what the failure names; seq 0: nothing */
+    bool may_leave;   /* and that may be left out */
+    int32_t pieces;   /* of the text, told as deltas */
     pw_str text;
     int64_t piece_ms;
 } sim_said;
@@ -308,7 +333,7 @@ typedef struct sim_call {
     uint32_t life;
     uint64_t serial; /* of the life that started it */
     uint64_t call;
-    bool model, aborted, ended, held, effect, orphan, limit_passed, answered;
+    bool model, aborted, ended, held, effect, orphan, limit_passed, answered, accepted;
     pw_str step_id, turn, name, arguments;
     pw_effects_class effects;
     char key[65];
@@ -332,6 +357,7 @@ typedef enum sim_event_kind {
     EVENT_THAW,
     EVENT_RELOAD,
     EVENT_RETRY,
+    EVENT_DRAIN,
     EVENT_END
 } sim_event_kind;
 
@@ -440,7 +466,18 @@ sim_call *call_new(sim *, sim_live *, bool model, uint64_t call);
 void writer_run(sim *, int32_t owner);
 void writer_answer(sim *, int32_t owner, uint64_t serial);
 
+/* check_model.c: which model is asked (F6), what is left out (C9), what is resumed (G6) */
+void check_asked(sim *, const sim_ledger *, const pw_model_request *);
+bool check_left_out(const sim_ledger *, uint64_t seq, size_t part);
+void check_accepted(sim *, sim_ledger *, sim_turn *, const pw_record *, const pw_json *body);
+void check_fallback(sim *, sim_ledger *, sim_turn *, const pw_json *body);
+void check_quarantined(sim *, sim_ledger *, sim_turn *, const pw_json *body);
+void check_tried_again(sim *, sim_turn *, const pw_json *body);
+void check_failed(sim *, const sim_ledger *, const sim_turn *, pw_str code);
+void check_forgotten(sim *, sim_turn *, const pw_json *body);
+
 /* people.c */
+bool people_image(const sim *, int32_t session, int32_t request, int32_t variant);
 void people_move(sim *, const sim_move *);
 void people_retry(sim *, const sim_event *);
 void people_withdraw(sim *, int32_t session, sim_request *);
@@ -492,6 +529,7 @@ void plant_request(sim *, const sim_ledger *, pw_model_request *, const pw_messa
 void plant_recovery(sim *, sim_live *);
 void plant_early(sim *, sim_live *, const pw_append *);
 void plant_repeat(sim *, sim_live *);
+bool plant_wake(sim *, const pw_effects *, size_t index); /* true: this wake is not done */
 
 /* strict.c: NULL when the transcript is one that a strict provider takes, else what is wrong */
 const char *strict_check(const pw_message *const *, size_t count);

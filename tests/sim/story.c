@@ -1,5 +1,5 @@
 /*
- * Ten fixed stories, told without chance, for trying every position at which something can go
+ * Fixed stories, told without chance, for trying every position at which something can go
  * wrong.
  *
  * A moves text is a list of `<ms> <what> <session> <a> <b>`: m message, c cancel, w withdraw, d
@@ -28,6 +28,16 @@ const sim_story sim_stories[] = {
     {"odd replies", SAYS("empty", "gone+look", "paused", "pay", "empty", "empty"), "10 m 0 0 0", 0},
     {"two hands", SAYS("look", "pay", "book", "text"),
      "10 m 0 0 0;15 m 1 0 0;400 d 0 0 0;900 t 0 1 0;1500 m 0 1 0", 0},
+    {"next model", SAYS("next", "look", "retry", "retry", "retry", "retry", "text", "text"),
+     "10 m 0 0 0;60000 m 0 1 0", 6},
+    {"other family", SAYS("next", "next", "pay", "next", "text", "next", "pay", "retry", "text"),
+     "10 m 0 0 0;9000 m 0 1 0", 4},
+    {"left out", SAYS("reject", "look", "reject", "text", "text"), "10 m 0 0 2;4000 m 0 1 2", 0},
+    {"resumed", SAYS("accept+text", "text"), "10 m 0 0 0", 0},
+    {"resumed with tools", SAYS("accept+look+pay", "accept+retry", "put", "accept+text", "text"),
+     "10 m 0 0 0", 0},
+    {"not resumed", SAYS("accept+next", "accept+retry", "wait", "accept+text", "text"),
+     "10 m 0 0 0;300 d 0 0 0", 6},
 };
 const int32_t sim_story_count = sizeof sim_stories / sizeof sim_stories[0];
 

@@ -151,8 +151,9 @@ static void say_failure(sim *s, sim_said *said, pw_random *r)
         said->failure.failure_class = PW_FAILURE_WAIT;
         said->failure.code = PW_STR("rate_limit_error");
         said->failure.until_ms = roll == 0 ? 0 : sim_wall(s) + waits[pw_random_below(r, 4)];
-    } else if (roll < 27) {
+    } else if (roll < 30) {
         said->failure.failure_class = PW_FAILURE_NEXT;
+        said->failure.code = PW_STR("not_found_error");
     } else if (roll < 33) {
         said->failure.failure_class = PW_FAILURE_FINAL;
         said->failure.code = PW_STR("invalid_request_error");
@@ -166,6 +167,55 @@ static void say_failure(sim *s, sim_said *said, pw_random *r)
     if (said->text.len < 30) {
         said->pieces = 0;
     }
+}
+
+static bool may_leave(const pw_message *m, const pw_part *part)
+{
+    const bool person = m->role == PW_ROLE_USER && !part->left_out;
+    const bool model = m->role == PW_ROLE_ASSISTANT && part->kind == PW_PART_THINKING;
+    return person || (model && !part->left_out);
+}
+
+/* The provider complains about a part of the request by its position: any part, also one that
+ * must stay, or one that is not there. */
+static void say_rejected(sim_said *said, pw_random *r, const pw_model_request *q, bool any)
+{
+    size_t at = (size_t)pw_random_below(r, q->count + 1);
+    for (size_t i = 0; !any && i < q->count; i++) { /* a story's: the first image that is left */
+        const pw_message *m = q->messages[i];
+        at = m->role == PW_ROLE_USER && m->part_count > 1 && m->parts[1].kind == PW_PART_OTHER ? i
+                                                                                               : at;
+    }
+    const pw_message *m = at < q->count ? q->messages[at] : NULL;
+    const size_t part = !any ? 1 : m ? (size_t)pw_random_below(r, m->part_count + 1) : 0;
+    said->fails = true;
+    said->failure = (pw_failure){.failure_class = PW_FAILURE_FINAL,
+                                 .code = PW_STR("rejected"),
+                                 .message = PW_STR("that part is bad"),
+                                 .usage = PW_USAGE_UNKNOWN,
+                                 .rejected = true,
+                                 .rejected_message = at,
+                                 .rejected_part = part};
+    said->rejects = (sim_part){.seq = m ? m->seq : UINT64_MAX, .part = part};
+    said->may_leave = m && part < m->part_count && may_leave(m, &m->parts[part]);
+    said->pieces = 0;
+}
+
+/* A model that is down for this turn: whatever is asked of it fails until the next one is asked. */
+static bool is_down(const sim *s, const pw_model_request *q)
+{
+    return q->definition->model_count > 1 && s->plan->failures > 0 && !s->plan->story &&
+           sim_chance(s, sim_hash(q->turn, 9), sim_hash(q->model->name, 3), 8) == 0;
+}
+
+static void say_down(sim *s, sim_said *said, const pw_model_request *q)
+{
+    const bool next = sim_chance(s, sim_hash(q->turn, 4), 0, 2) == 0;
+    said->fails = true;
+    said->failure = (pw_failure){.failure_class = next ? PW_FAILURE_NEXT : PW_FAILURE_RETRY,
+                                 .code = next ? PW_STR("not_found_error") : PW_STR("http_500"),
+                                 .message = PW_STR("it is down"),
+                                 .usage = PW_USAGE_UNKNOWN};
 }
 
 static void say_odd(sim *s, sim_said *said, pw_random *r)
@@ -199,7 +249,8 @@ static void say_odd(sim *s, sim_said *said, pw_random *r)
     }
 }
 
-static void say_story(sim *s, sim_said *said, pw_random *r, const char *line)
+static void say_story(sim *s, const sim_ledger *l, sim_said *said, pw_random *r,
+                      const pw_model_request *q, const char *line)
 {
     char token[16];
     said->reply.stop = PW_STOP_TOOL_CALLS;
@@ -212,7 +263,8 @@ static void say_story(sim *s, sim_said *said, pw_random *r, const char *line)
         if (strcmp(token, "text") == 0) {
             add_text(s, said, r);
             said->reply.stop = PW_STOP_DONE;
-        } else if (strcmp(token, "retry") == 0 || strcmp(token, "wait") == 0) {
+        } else if (strcmp(token, "retry") == 0 || strcmp(token, "wait") == 0 ||
+                   strcmp(token, "next") == 0) {
             said->fails = true;
             said->failure = (pw_failure){.failure_class = PW_FAILURE_RETRY,
                                          .code = PW_STR("cut_off"),
@@ -221,7 +273,15 @@ static void say_story(sim *s, sim_said *said, pw_random *r, const char *line)
             if (token[0] == 'w') {
                 said->failure.failure_class = PW_FAILURE_WAIT;
                 said->failure.until_ms = sim_wall(s) + 9000;
+                said->failure.code = PW_STR("rate_limit_error");
+            } else if (token[0] == 'n') {
+                said->failure.failure_class = PW_FAILURE_NEXT;
+                said->failure.code = PW_STR("not_found_error");
             }
+        } else if (strcmp(token, "accept") == 0) {
+            said->response = sim_format(s, "resp_%d", l->asks);
+        } else if (strcmp(token, "reject") == 0) {
+            say_rejected(said, r, q, false);
         } else if (strcmp(token, "empty") == 0) {
             said->reply.stop = PW_STOP_DONE;
         } else if (strcmp(token, "paused") == 0) {
@@ -231,6 +291,52 @@ static void say_story(sim *s, sim_said *said, pw_random *r, const char *line)
             add_call(s, said, r, sim_dup(s, pw_str_from(token)).ptr);
         }
     }
+}
+
+/* What was said under this id, once more from its beginning, or why that is not possible. false: it
+ * goes on as a story says. */
+static bool resume(sim *s, const sim_ledger *l, sim_said *said, pw_random *r,
+                   const pw_model_request *request)
+{
+    const sim_said *before = NULL;
+    for (int32_t i = 0; i < s->call_count && !before; i++) {
+        const sim_call *c = &s->calls[i];
+        if (c->model && &s->ledgers[c->session] == l && c->said &&
+            pw_str_equal(c->said->response, request->resume)) {
+            before = c->said;
+        }
+    }
+    if (!before) {
+        sim_fail(s, "G6", "%s: a reply is resumed that nobody began: %.*s", l->name,
+                 PW_STR_ARG(request->resume));
+        return true;
+    }
+    const uint64_t roll = s->plan->story || l->asked > 16 ? 99 : pw_random_below(r, 100);
+    said->response = before->response;
+    if (roll < 12) {
+        said->fails = true;
+        said->response = PW_STR_NONE;
+        said->failure = (pw_failure){.failure_class = PW_FAILURE_RETRY,
+                                     .code = PW_STR("response_gone"),
+                                     .message = PW_STR("there is no such response"),
+                                     .usage = PW_USAGE_UNKNOWN};
+    } else if (roll < 30) {
+        said->fails = true;
+        said->failure = (pw_failure){.failure_class = PW_FAILURE_RETRY,
+                                     .code = roll < 24 ? PW_STR("cut_off") : PW_STR("http_500"),
+                                     .message = PW_STR("cut"),
+                                     .usage = PW_USAGE_UNKNOWN};
+    } else if (!before->fails) {
+        const int64_t piece_ms = said->piece_ms;
+        *said = *before;
+        said->reply.parts = said->parts;
+        said->piece_ms = piece_ms;
+    } else if (s->plan->story) {
+        return false;
+    } else {
+        add_text(s, said, r);
+    }
+    return true;
 }
 
 sim_said *world_model(sim *s, sim_ledger *l, const pw_model_request *request)
@@ -243,25 +349,38 @@ sim_said *world_model(sim *s, sim_ledger *l, const pw_model_request *request)
                            (uint64_t)(l - s->ledgers) * 64 + (uint64_t)l->asked)};
     said->reply = (pw_reply){.parts = said->parts,
                              .stop = PW_STOP_DONE,
-                             .provider = PW_STR("scripted"),
-                             .model = PW_STR("parrot"),
+                             .provider = sim_dup(s, request->model->provider),
+                             .model = sim_dup(s, request->model->name),
                              .usage = PW_USAGE_UNKNOWN};
+    if (pw_random_below(&r, 9) == 0) { /* it does not say who it is: the one that was asked */
+        said->reply.provider = said->reply.model = PW_STR_NONE;
+    }
     said->piece_ms = 1 + (int64_t)pw_random_below(&r, 300);
     if (pw_random_below(&r, 6) > 0) {
         said->reply.usage =
             (pw_usage){(int64_t)pw_random_below(&r, 60), 3, -1,
                        (int64_t)pw_random_below(&r, 40), 1, pw_random_below(&r, 3) ? 300 : -1};
     }
+    if (request->resume.len > 0 && resume(s, l, said, &r, request)) {
+        return said;
+    }
     int32_t at = l->asks++;
     uint64_t roll = pw_random_below(&r, 100);
+    if (!s->plan->story && pw_random_below(&r, 3) == 0) {
+        said->response = sim_format(s, "resp_%llx", (unsigned long long)pw_random_next(&r));
+    }
     const char *const *script = s->plan->story ? s->plan->story->model : NULL;
     for (int32_t i = 0; script && *script && i < at; i++) {
         script++;
     }
     if (script) {
-        say_story(s, said, &r, *script ? *script : "text");
-    } else if (l->asked > 8 || roll < 38) {
+        say_story(s, l, said, &r, request, *script ? *script : "text");
+    } else if (is_down(s, request)) {
+        say_down(s, said, request);
+    } else if (l->asked > 16 || roll < 38) {
         add_text(s, said, &r);
+    } else if (roll < 38 + (uint64_t)s->plan->failures / 2) {
+        say_rejected(said, &r, request, true);
     } else if (roll < 38 + (uint64_t)s->plan->failures * 3) {
         say_failure(s, said, &r);
     } else if (roll < 90) {

@@ -125,7 +125,21 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
          "agent.yaml:2: surfaces: is not supported in this version\n"
          "agent.yaml:3: schedules: is not supported in this version\n"},
         {"model: { provider: scripted, name: x, script: [], fallback: y }\n",
-         "agent.yaml:1: model.fallback: is not supported in this version\n"},
+         "agent.yaml:1: model.fallback: expected an array, found \"y\"\n"},
+        {"model:\n  provider: scripted\n  name: x\n  script: []\n  fallback:\n"
+         "    - { name: y, script: [] }\n    - { name: z, scrpt: [] }\n",
+         "agent.yaml:7: model.fallback[1].scrpt: there is no such option\n"},
+        {"model:\n  provider: scripted\n  name: x\n  script: []\n  fallback:\n"
+         "    - { provider: nobody, name: y }\n    - { name: z }\n",
+         "agent.yaml:6: model.fallback[0].provider: expected one of anthropic, scripted, found "
+         "\"nobody\"\nagent.yaml:7: model.fallback[1].script is missing\n"},
+        {"model:\n  provider: scripted\n  name: x\n  script: []\n  fallback:\n"
+         "    - name: y\n      script: []\n      idle_timeout: long\n",
+         "agent.yaml:8: model.fallback[0].idle_timeout: expected a duration such as 300ms, 10s or "
+         "5m, more than 0, found \"long\"\n"},
+        {"model:\n  provider: scripted\n  name: x\n  script: []\n  fallback:\n"
+         "    - { name: y, script: [], fallback: [] }\n",
+         "agent.yaml:6: model.fallback[0].fallback is not known: list them one after another\n"},
         {"model: { provider: nobody, name: x }\n",
          "agent.yaml:1: model.provider: expected one of anthropic, scripted, found \"nobody\"\n"},
         {"model: { provider: scripted, name: x }\n", "agent.yaml:1: model.script is missing\n"},

@@ -1,14 +1,19 @@
 #include "driver.h"
 
-const char h_agent[] =
-    "{\"name\":\"ops\",\"instructions\":\"Be brief.\","
-    "\"model\":{\"provider\":\"scripted\",\"name\":\"m1\"},"
-    "\"tools\":["
-    "{\"name\":\"read\",\"effects\":\"none\",\"input\":{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\"}},\"required\":[\"path\"]}},"
-    "{\"name\":\"put\",\"effects\":\"idempotent\"},"
-    "{\"name\":\"send\",\"effects\":\"once\"},"
-    "{\"name\":\"buy\",\"effects\":\"transactional\"}]}";
+#define AGENT(fallbacks)                                                                           \
+    "{\"name\":\"ops\",\"instructions\":\"Be brief.\","                                            \
+    "\"model\":{\"provider\":\"scripted\",\"name\":\"m1\"" fallbacks "},"                          \
+    "\"tools\":["                                                                                  \
+    "{\"name\":\"read\",\"effects\":\"none\",\"input\":{\"type\":\"object\",\"properties\":{"      \
+    "\"path\":{\"type\":\"string\"}},\"required\":[\"path\"]}},"                                   \
+    "{\"name\":\"put\",\"effects\":\"idempotent\"},"                                               \
+    "{\"name\":\"send\",\"effects\":\"once\"},"                                                    \
+    "{\"name\":\"buy\",\"effects\":\"transactional\"}]}"
+
+const char h_agent[] = AGENT("");
+const char h_agent_models[] =
+    AGENT(",\"fallback\":[{\"name\":\"m2\"},{\"provider\":\"other\",\"name\":\"far\"},"
+          "{\"name\":\"m3\"}]");
 
 static pw_str dup_text(harness *h, pw_str text)
 {
@@ -170,8 +175,9 @@ static void take_effect(harness *h, const pw_effect *e)
         break;
     case PW_DO_ABORT:
         assert_true(h->abort_count < H_ABORTS_MAX);
-        h->aborts[h->abort_count++] = e->abort;
-        pw_buffer_format(&h->log, "abort %llu\n", (unsigned long long)e->abort);
+        h->aborts[h->abort_count++] = e->abort.call;
+        h->for_good = e->abort.for_good;
+        pw_buffer_format(&h->log, "abort %llu\n", (unsigned long long)e->abort.call);
         break;
     case PW_DO_TELL:
         h->told = dup_text(h, e->tell.bytes);
@@ -547,6 +553,30 @@ void h_fail(harness *h, pw_failure_class failure_class, const char *code, int64_
                                 .message = PW_STR("the provider says no"),
                                 .until_ms = until,
                                 .usage = PW_USAGE_UNKNOWN};
+    const uint64_t call = h->model_call;
+    assert_true(call != 0);
+    h->model = NULL;
+    h->model_call = 0;
+    h_step(h, &(pw_input){.kind = PW_IN_MODEL_FAILED, .failed = {call, &failure}});
+}
+
+void h_accept(harness *h, const char *response_id)
+{
+    char copy[600]; /* gone before the session may look at it again */
+    snprintf(copy, sizeof(copy), "%s", response_id);
+    h_step(h, &(pw_input){.kind = PW_IN_MODEL_ACCEPTED,
+                          .accepted = {h->model_call, pw_str_from(copy)}});
+}
+
+void h_reject(harness *h, size_t message, size_t part)
+{
+    const pw_failure failure = {.failure_class = PW_FAILURE_FINAL,
+                                .code = PW_STR("invalid_request_error"),
+                                .message = PW_STR("that is no image"),
+                                .usage = PW_USAGE_UNKNOWN,
+                                .rejected = true,
+                                .rejected_message = message,
+                                .rejected_part = part};
     const uint64_t call = h->model_call;
     assert_true(call != 0);
     h->model = NULL;

@@ -54,6 +54,7 @@ typedef struct harness {
     uint64_t model_call, tool_call;
     uint64_t aborts[H_ABORTS_MAX];
     size_t abort_count;
+    bool for_good; /* of the last abort */
     int64_t wake;
     bool rested, released;
     size_t model_count, tool_count, transact_count, append_count;
@@ -64,6 +65,9 @@ typedef struct harness {
 
 extern const char
     h_agent[]; /* tools: read (none), put (idempotent), send (once), buy (transactional) */
+
+/* The same with models to fall back to: m2 of the first one's provider, far of another, m3. */
+extern const char h_agent_models[];
 
 void h_new(harness *, const char *definition);
 void h_new_with(harness *, const char *definition, const pw_allocator *);
@@ -90,6 +94,8 @@ void h_commit_all(harness *);     /* as long as plain appends come */
 void h_not(harness *, pw_status); /* the append or transaction under way is answered otherwise */
 void h_drain(harness *);
 void h_delta(harness *, const char *text);
+void h_accept(harness *, const char *response_id);     /* of the model call that runs */
+void h_reject(harness *, size_t message, size_t part); /* of its request, by the provider */
 
 void h_reply(harness *, const pw_reply *);
 void h_text(harness *, const char *text); /* a plain reply, then whatever becomes durable */

@@ -79,15 +79,46 @@ static void second_turn(harness *h)
     assert_true(h->rested);
 }
 
+/* A reply that is resumed, a part that is left out, a fallback. */
+static void third_turn(harness *h)
+{
+    h_crash(h, PW_CAUSE_NEW);
+    h_say_body(h, "r4",
+               "{\"role\":\"user\",\"source\":\"http\",\"user\":null,\"content\":[{\"type\":"
+               "\"text\",\"text\":\"four\"},{\"type\":\"image\",\"url\":\"u\"}]}");
+    h_inbox(h);
+    h_commit(h);
+    h_accept(h, "resp_1");
+    h_delta(h, "Wel");
+    h_commit(h);
+    h_fail(h, PW_FAILURE_RETRY, "cut_off", 0);
+    h_commit(h);
+    h_time(h, h->now + 60000);
+    h_reject(h, h->model->count - 1, 1);
+    h_commit(h);
+    h_accept(h, "resp_2");
+    h_commit(h);
+    h_crash(h, PW_CAUSE_RECOVERY);
+    h_inbox(h);
+    h_commit(h);
+    h_delta(h, "Well");
+    h_fail(h, PW_FAILURE_NEXT, "not_found_error", 0);
+    h_commit(h);
+    h_text(h, "done");
+    h_commit(h);
+}
+
 static void live(harness *h, const pw_test_allocator *memory)
 {
-    h_new_with(h, h_agent, memory ? &memory->allocator : &pw_heap);
+    h_new_with(h, h_agent_models, memory ? &memory->allocator : &pw_heap);
     h->watch = memory;
     h->compare = false;
     h_open(h, PW_CAUSE_NEW, NULL, 0);
     first_turn(h);
     second_turn(h);
     h_expect(h, PW_RECORD_TURN_ENDED, "state", "\"cancelled\"");
+    third_turn(h);
+    h_expect(h, PW_RECORD_TURN_ENDED, "usage.fallbacks", "1");
 }
 
 static void test_the_same_inputs_give_the_same_bytes(void **state)
