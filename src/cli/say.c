@@ -249,6 +249,19 @@ static void on_retry(cli_teller *t, const pawl_doc *data)
     wait_for(t, "waiting for the model", (pawl_str){NULL, 0});
 }
 
+static void on_fallback(cli_teller *t, const pawl_doc *data)
+{
+    pawl_str code = cli_get(data, "code"), message = cli_get(data, "message");
+    pawl_str from = cli_get(data, "from.model"), to = cli_get(data, "to.model");
+    begin_note(t);
+    fprintf(stderr, "%s… %.*s will not answer, %.*s is asked: %.*s%s", tint_on(t, TINT_WARN),
+            (int)from.len, from.ptr ? from.ptr : "", (int)to.len, to.ptr ? to.ptr : "",
+            (int)code.len, code.ptr ? code.ptr : "", message.len > 0 ? ": " : "");
+    write_error_line(t, message);
+    fprintf(stderr, "%s\n", tint_off(t, TINT_WARN));
+    wait_for(t, "waiting for the model", (pawl_str){NULL, 0});
+}
+
 static void on_waiting(cli_teller *t, const pawl_doc *data)
 {
     pawl_str reason = cli_get(data, "reason"), until = cli_get(data, "until");
@@ -296,10 +309,10 @@ void cli_tell(cli_teller *t, const pawl_event *e, const pawl_doc *data)
         {"message.delta", on_delta},        {"message.completed", on_message},
         {"action.requested", on_requested}, {"action.completed", on_action},
         {"attempt.started", on_attempt},    {"model.retrying", on_retry},
-        {"turn.waiting", on_waiting},       {"message.queued", on_queued},
-        {"turn.completed", on_terminal},    {"turn.failed", on_terminal},
-        {"turn.paused", on_terminal},       {"turn.exhausted", on_terminal},
-        {"turn.cancelled", on_terminal},
+        {"model.fallback", on_fallback},    {"turn.waiting", on_waiting},
+        {"message.queued", on_queued},      {"turn.completed", on_terminal},
+        {"turn.failed", on_terminal},       {"turn.paused", on_terminal},
+        {"turn.exhausted", on_terminal},    {"turn.cancelled", on_terminal},
     };
     if (t->c->json) {
         write_json_event(e);

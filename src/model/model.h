@@ -114,6 +114,7 @@ pw_failure pw_transport_failure(const char *code, pw_str message);
  * (filler bytes) } No rule matches: text "(no rule of the script matches)". `{{last}}` in text or
  * arguments is the last message's text. Deterministic. docs/scripted.md has it in full. */
 typedef enum pw_play_kind {
+    PW_PLAY_ACCEPTED, /* `bytes`: the id by which this reply can be resumed */
     PW_PLAY_DELTA,
     PW_PLAY_REASONING,
     PW_PLAY_REPLY,

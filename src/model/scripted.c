@@ -64,9 +64,11 @@ static const pw_option rule_options[] = {
     {.name = "usage", .type = PW_OPTION_OBJECT},
     {.name = "error", .type = PW_OPTION_OBJECT},
     {.name = "cut", .type = PW_OPTION_BOOLEAN},
+    {.name = "accepted", .type = PW_OPTION_STRING},
 };
 static const pw_option when_options[] = {
     {.name = "last", .type = PW_OPTION_STRING},
+    {.name = "resume", .type = PW_OPTION_STRING},
     {.name = "role", .type = PW_OPTION_STRING},
     {.name = "tool", .type = PW_OPTION_STRING},
     {.name = "is_error", .type = PW_OPTION_BOOLEAN},
@@ -257,10 +259,12 @@ static pw_status rule_matches(const pw_json *rule, const pw_model_request *reque
     const pw_json *role = pw_json_get(when, "role");
     const pw_json *tool = pw_json_get(when, "tool");
     const pw_json *is_error = pw_json_get(when, "is_error");
+    const pw_json *resume = pw_json_get(when, "resume");
     const bool ends_in_tool = end && end->role == PW_ROLE_TOOL;
     *ret =
         contains(last, pw_json_text(pw_json_get(when, "last"))) &&
         (!role || pw_str_is(role->text, "tool") == ends_in_tool) &&
+        (!resume || pw_str_equal(resume->text, request->resume)) &&
         ((!tool && !is_error) || just_answered(request, tool, is_error)) &&
         pw_json_i64_or(pw_json_get(when, "step"), step_number(request)) == step_number(request) &&
         pw_json_i64_or(pw_json_get(when, "try"), request->tries) == request->tries &&
@@ -462,6 +466,13 @@ static pw_status play(player *p)
         PW_TRY(fill(p, pw_json_text(pw_json_get(p->rule, "think")), false, &think));
         PW_TRY(fill(p, pw_json_text(pw_json_get(p->rule, "text")), false, &text));
         PW_TRY(fill_repeat(p, &text));
+    }
+    const pw_str accepted = pw_json_text(pw_json_get(p->rule, "accepted"));
+    if (accepted.len > 0) { /* at once: what delays the answer comes after it */
+        const int64_t delay_ms = p->delay_ms;
+        p->delay_ms = 0;
+        PW_TRY(add(p, (pw_play){.kind = PW_PLAY_ACCEPTED, .bytes = accepted}));
+        p->delay_ms = delay_ms;
     }
     PW_TRY(stream_text(p, think, PW_PLAY_REASONING));
     PW_TRY(stream_text(p, text, PW_PLAY_DELTA));

@@ -131,7 +131,9 @@ static void play_on(pw_loop *loop, pw_running *running)
     for (; running->play_at < running->play_count; running->play_at++) {
         const pw_play *play = &running->plays[running->play_at];
         if (play->delay_ms > 0 && !running->heard) {
-            int64_t limit_ms = running->play_at == 0 ? running->first_token_ms : running->idle_ms;
+            bool first = running->play_at == 0 ||
+                         running->plays[running->play_at - 1].kind == PW_PLAY_ACCEPTED;
+            int64_t limit_ms = first ? running->first_token_ms : running->idle_ms;
             running->give_up = play->delay_ms > limit_ms ? "stalled" : NULL;
             int64_t wait_ms = running->give_up ? limit_ms : play->delay_ms;
             pw_alarm_set(&loop->alarms, &running->alarm, pw_monotonic_ms() + wait_ms);
@@ -139,6 +141,12 @@ static void play_on(pw_loop *loop, pw_running *running)
         }
         running->heard = false; /* its delay, if any, has passed */
         switch (play->kind) {
+        case PW_PLAY_ACCEPTED:
+            if (!give_accepted(loop, running, play->bytes)) {
+                end_failed(loop, running, broken_off("no_memory"));
+                return;
+            }
+            break;
         case PW_PLAY_DELTA:
         case PW_PLAY_REASONING:
             if (!give_delta(loop, running, play->kind == PW_PLAY_REASONING, play->bytes)) {
