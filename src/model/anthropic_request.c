@@ -344,22 +344,6 @@ static void put_cache_marker(pw_json_writer *w)
     pw_json_put_raw(w, "cache_control", PW_STR("{\"type\":\"ephemeral\"}"));
 }
 
-static pw_status put_schema(pw_rendering *r, pw_json_writer *w, const pw_json *schema)
-{
-    pw_buffer whole;
-    pw_buffer_init_arena(&whole, r->arena, PW_RENDERING_MAX_PREFIX);
-    if (!schema) {
-        PW_TRY(pw_buffer_add(&whole, PW_STR("{\"type\":\"object\"}")));
-    } else if (pw_json_is(schema, PW_JSON_OBJECT) && !pw_json_get(schema, "type")) {
-        const pw_member object[] = {{.name = "type", .json = PW_STR_INIT("\"object\"")}};
-        PW_TRY(pw_block_write(&whole, schema, object, 1));
-    } else {
-        PW_TRY(pw_buffer_add(&whole, schema->raw));
-    }
-    pw_json_put_raw(w, "input_schema", pw_buffer_str(&whole));
-    return w->out->failed;
-}
-
 static pw_status put_tools(pw_rendering *r, pw_json_writer *w, const pw_definition *definition)
 {
     if (definition->tool_count == 0) {
@@ -374,7 +358,7 @@ static pw_status put_tools(pw_rendering *r, pw_json_writer *w, const pw_definiti
         if (!pw_is_blank(tool->description)) {
             PW_TRY(pw_put_text(r, w, "description", tool->description));
         }
-        PW_TRY(put_schema(r, w, tool->input));
+        PW_TRY(pw_put_schema(r, w, "input_schema", tool->input));
         if (i + 1 == definition->tool_count) {
             put_cache_marker(w);
         }

@@ -101,35 +101,45 @@ static bool is_id_byte(char c)
 
 /*
  * c<n>_<id> where that is within the alphabet and the length; p<n>_<position> for the engine's own
- * ".<position>"; h<n>_<beginning>_<hash> for anything else. The first letter keeps the three apart.
+ * ".<position>"; h<n>_<beginning>_<hash> for anything else, the beginning only as far as it fits.
+ * The first letter keeps the three apart.
  */
-pw_tool_id pw_tool_id_of(int64_t n, pw_str call)
+pw_tool_id pw_tool_id_within(int64_t n, pw_str call, size_t most)
 {
+    enum { HASH = 20, BEGINNING = 19 };
     pw_tool_id id;
     bool plain = call.len > 0;
+    PW_ASSERT(most >= 40 && most <= PW_TOOL_ID_MAX);
     for (size_t i = 0; i < call.len; i++) {
         plain = plain && is_id_byte(call.ptr[i]);
     }
     const pw_str rest = call.len > 1 ? pw_str_slice(call, 1, call.len) : PW_STR_NONE;
-    if (plain && pw_format(id.text, sizeof id.text, "c%lld_%.*s", (long long)n, PW_STR_ARG(call)) <=
-                     PW_TOOL_ID_MAX) {
+    if (plain &&
+        pw_format(id.text, sizeof id.text, "c%lld_%.*s", (long long)n, PW_STR_ARG(call)) <= most) {
         return id;
     }
     if (call.len > 1 && call.ptr[0] == '.' && all_digits(rest) &&
-        pw_format(id.text, sizeof id.text, "p%lld_%.*s", (long long)n, PW_STR_ARG(rest)) <=
-            PW_TOOL_ID_MAX) {
+        pw_format(id.text, sizeof id.text, "p%lld_%.*s", (long long)n, PW_STR_ARG(rest)) <= most) {
         return id;
     }
-    char start[20];
+    const size_t head = pw_format(id.text, sizeof id.text, "h%lld_", (long long)n);
+    const size_t room = most - head > HASH + 1 ? most - head - HASH - 1 : 0;
+    char start[BEGINNING + 1];
     size_t length = 0;
-    for (; length < call.len && length + 1 < sizeof start; length++) {
+    for (; length < call.len && length < BEGINNING && length < room; length++) {
         start[length] = is_id_byte(call.ptr[length]) ? call.ptr[length] : '_';
     }
+    const size_t hash_length = most - head < HASH ? most - head : HASH;
     const pw_hash hash = pw_sha256_of(call);
     const pw_hash_hex hex = pw_hash_to_hex(&hash);
-    pw_format(id.text, sizeof id.text, "h%lld_%.*s_%.*s", (long long)n, (int)length, start, 20,
-              hex.text);
+    pw_format(id.text + head, sizeof id.text - head, "%.*s%s%.*s", (int)length, start,
+              room > 0 ? "_" : "", (int)hash_length, hex.text);
     return id;
+}
+
+pw_tool_id pw_tool_id_of(int64_t n, pw_str call)
+{
+    return pw_tool_id_within(n, call, PW_TOOL_ID_MAX);
 }
 
 pw_tool_id pw_tool_name_of(pw_str name)
@@ -179,6 +189,22 @@ pw_status pw_put_text(pw_rendering *r, pw_json_writer *w, const char *key, pw_st
     pw_buffer_init_arena(&mended, r->arena, SIZE_MAX / 4);
     PW_TRY(pw_utf8_mend(&mended, text));
     pw_json_put_str(w, key, pw_buffer_str(&mended));
+    return w->out->failed;
+}
+
+pw_status pw_put_schema(pw_rendering *r, pw_json_writer *w, const char *key, const pw_json *schema)
+{
+    pw_buffer whole;
+    pw_buffer_init_arena(&whole, r->arena, PW_RENDERING_MAX_PREFIX);
+    if (!schema) {
+        PW_TRY(pw_buffer_add(&whole, PW_STR("{\"type\":\"object\"}")));
+    } else if (pw_json_is(schema, PW_JSON_OBJECT) && !pw_json_get(schema, "type")) {
+        const pw_member object[] = {{.name = "type", .json = PW_STR_INIT("\"object\"")}};
+        PW_TRY(pw_block_write(&whole, schema, object, 1));
+    } else {
+        PW_TRY(pw_buffer_add(&whole, schema->raw));
+    }
+    pw_json_put_raw(w, key, pw_buffer_str(&whole));
     return w->out->failed;
 }
 
@@ -296,28 +322,28 @@ static pw_status reserve(pw_render *render, size_t count)
     return PW_OK;
 }
 
-/* The cache is for one provider and model family; another one starts anew. */
+/* The cache is for one provider, spelling and model family; another one starts anew. */
 static pw_status rekey(pw_rendering *r)
 {
     pw_render *render = r->render;
-    const pw_str provider = pw_str_from(r->rules->provider);
-    const pw_str key = render->key;
-    if (key.ptr && key.len == provider.len + 1 + r->family.len && pw_str_begins(key, provider) &&
-        pw_str_ends(key, r->family)) {
+    pw_buffer wanted;
+    pw_buffer_init_arena(&wanted, r->arena, 64 << 10);
+    PW_TRY(pw_buffer_format(&wanted, "%s %.*s ", r->rules->provider, PW_STR_ARG(r->spelling)));
+    PW_TRY(pw_buffer_add(&wanted, r->family));
+    if (pw_str_equal(render->key, pw_buffer_str(&wanted))) {
         return PW_OK;
     }
     forget(render);
     const pw_allocator *a = render->allocator;
-    const size_t length = provider.len + 1 + r->family.len;
-    char *text = a->resize(a->ctx, NULL, 0, length + 1);
+    char *text = a->resize(a->ctx, NULL, 0, wanted.len + 1);
     if (!text) {
         return PW_NOMEM;
     }
-    pw_format(text, length + 1, "%s %.*s", r->rules->provider, PW_STR_ARG(r->family));
-    if (key.ptr) {
-        a->resize(a->ctx, (void *)(uintptr_t)key.ptr, key.len + 1, 0);
+    memcpy(text, wanted.ptr, wanted.len + 1);
+    if (render->key.ptr) {
+        a->resize(a->ctx, (void *)(uintptr_t)render->key.ptr, render->key.len + 1, 0);
     }
-    render->key = (pw_str){text, length};
+    render->key = (pw_str){text, wanted.len};
     return PW_OK;
 }
 

@@ -29,7 +29,8 @@ struct pw_rendering {
     const pw_model_request *request;
     pw_render *render;
     pw_arena *arena;
-    pw_str family; /* of the model that is asked */
+    pw_str family;   /* of the model that is asked */
+    pw_str spelling; /* what else the bytes depend on, such as a dialect's name; or empty */
     /* Index of the first message whose bytes may still change (a server tool use that waits for
      * its answer): it and all after it stay out of the cache of rendered messages. */
     size_t open_from;
@@ -61,6 +62,8 @@ typedef struct pw_tool_id { /* or a name that goes out */
 /* A fixed function of the assistant message's number and the engine's id of the call: equal for
  * call and result, unique in the conversation, of at most 64 letters, digits, _ and - (D10). */
 pw_tool_id pw_tool_id_of(int64_t n, pw_str call);
+/* As above, of at most `most` (40 to 64) characters. */
+pw_tool_id pw_tool_id_within(int64_t n, pw_str call, size_t most);
 /* A call's name as every provider takes it: up to 64 letters, digits, _ and -. A tool's name is
  * such a one already; what a model made up is written with _ for every other character (C9). */
 pw_tool_id pw_tool_name_of(pw_str name);
@@ -73,6 +76,8 @@ int64_t pw_rendering_asked_by(const pw_rendering *, size_t from);
 bool pw_is_blank(pw_str text);
 /* A member whose text is made valid where it is not. */
 pw_status pw_put_text(pw_rendering *, pw_json_writer *, const char *key, pw_str text);
+/* A member that is a tool's schema, of an object; NULL: any object. */
+pw_status pw_put_schema(pw_rendering *, pw_json_writer *, const char *key, const pw_json *schema);
 /* A kept block, exactly as it is (it was checked when it came; what is not valid is left out). */
 void pw_put_kept(pw_json_writer *, pw_str raw);
 /* A result as the model reads it: a JSON string's text, any other value's JSON. */

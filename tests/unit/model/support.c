@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+const pw_provider *tested = &pw_provider_anthropic;
+
 bool read_file(const char *path, char **ret, size_t *ret_size)
 {
     FILE *file = fopen(path, "rb");
@@ -89,11 +91,14 @@ static void tell_usage(pw_buffer *out, const pw_usage *u)
     pw_buffer_format(out, "\nusage=%lld/%lld/%lld/%lld/%lld", (long long)u->in_uncached,
                      (long long)u->in_cache_read, (long long)u->in_cache_write, (long long)u->out,
                      (long long)u->reasoning);
+    if (u->cost_micros >= 0) {
+        pw_buffer_format(out, " cost=%lld", (long long)u->cost_micros);
+    }
 }
 
 pw_status run_stream(const pw_allocator *allocator, pw_str body, cutting how, pw_buffer *out)
 {
-    const pw_provider *provider = &pw_provider_anthropic;
+    const pw_provider *provider = tested;
     const pw_endpoint endpoint = {.key = PW_STR_INIT("test-key-0123456789"), .now_ms = NOW_MS};
     pw_model_stream *stream = NULL;
     PW_TRY(provider->stream_new(allocator, &stream));
@@ -181,6 +186,67 @@ char *events(const char *first, ...)
     return text;
 }
 
+/* --- Recordings --- */
+
+reading read_body(pw_str body, size_t piece)
+{
+    const pw_endpoint endpoint = {.now_ms = NOW_MS};
+    reading r = {.status = PW_OK};
+    assert_int_equal(tested->stream_new(&pw_heap, &r.stream), PW_OK);
+    for (size_t at = 0; at < body.len; at += piece) {
+        const size_t end = body.len - at < piece ? body.len : at + piece;
+        const pw_delta *deltas = NULL;
+        size_t count = 0;
+        bool progress = false;
+        const pw_str bytes = pw_str_slice(body, at, end);
+        assert_int_equal(tested->feed(r.stream, bytes, &deltas, &count, &progress, NULL), PW_OK);
+    }
+    r.status = tested->end(r.stream, &endpoint, &r.reply, &r.failure);
+    return r;
+}
+
+void recording(const char *protocol, const char *file, pw_str *ret_body, pw_str *ret_expected)
+{
+    char name[200];
+    const char *dot = strrchr(file, '.');
+    snprintf(name, sizeof name, "recordings/%s/%s", protocol, file);
+    *ret_body = shared_file(name);
+    snprintf(name, sizeof name, "recordings/expected/%s.%.*s.json", protocol, (int)(dot - file),
+             file);
+    *ret_expected = shared_file(name);
+}
+
+void forget(pw_str a, pw_str b)
+{
+    free((void *)(uintptr_t)a.ptr);
+    free((void *)(uintptr_t)b.ptr);
+}
+
+const pw_json *parse(pw_arena *arena, pw_str text)
+{
+    const pw_json *json = NULL;
+    pw_error error = {.message = ""};
+    if (pw_json_parse(arena, text, 0, &json, &error) != PW_OK) {
+        fail_msg("%s: %.*s", error.message, PW_STR_ARG(text));
+    }
+    return json;
+}
+
+void check_text(const pw_reply *reply, pw_part_kind kind, pw_str wanted)
+{
+    pw_buffer out;
+    pw_buffer_init(&out, &pw_heap, SIZE_MAX / 4);
+    for (size_t i = 0; i < reply->part_count; i++) {
+        if (reply->parts[i].kind == kind) {
+            pw_buffer_add(&out, reply->parts[i].text);
+        }
+    }
+    if (!pw_str_equal(pw_buffer_str(&out), wanted)) {
+        fail_msg("%.*s\n  is not\n%.*s", PW_STR_ARG(pw_buffer_str(&out)), PW_STR_ARG(wanted));
+    }
+    pw_buffer_free(&out);
+}
+
 /* --- Requests by hand --- */
 
 void fixture_init(fixture *f, const char *model_json)
@@ -234,7 +300,7 @@ pw_message *say(fixture *f, const char *user_text)
 pw_part *answer(fixture *f, size_t part_count)
 {
     pw_message *message = add_message(f, PW_ROLE_ASSISTANT, part_count);
-    message->provider = PW_STR("anthropic");
+    message->provider = pw_str_from(tested->name);
     message->model = f->model.name;
     return (pw_part *)(uintptr_t)message->parts;
 }
@@ -256,7 +322,7 @@ char *conversation(fixture *f, size_t same)
     pw_error error = {.message = ""};
     f->request.same = same;
     const pw_status status =
-        pw_provider_anthropic.request(&endpoint, &f->request, &f->render, &f->arena, &http, &error);
+        tested->request(&endpoint, &f->request, &f->render, &f->arena, &http, &error);
     if (status != PW_OK) {
         fail_msg("%s", error.message);
     }

@@ -20,6 +20,9 @@
 
 #define NOW_MS INT64_C(1796050667123) /* 2026-11-30T14:57:47.123Z */
 
+/* Whose codec is tested: Anthropic's until a test's main says otherwise. */
+extern const pw_provider *tested;
+
 /* Where a body is cut: `piece` bytes each (0: whole), or once at `cut_at` (SIZE_MAX: not). */
 typedef struct cutting {
     size_t piece, cut_at;
@@ -29,7 +32,7 @@ typedef struct cutting {
 #define CUT_AT(n) ((cutting){0, (n)})
 
 /* Runs the body and appends what came out:
- *   reply <stop> [<detail>] id=<> model=<> usage=<in>/<read>/<write>/<out>/<reasoning>
+ *   reply <stop> [<detail>] id=<> model=<> usage=<in>/<read>/<write>/<out>/<reasoning>[ cost=<>]
  *   <kind> id=<> name=<> text=<> arguments=<> broken? raw=<>          one line a part
  *   shown=<all text deltas>  thought=<all reasoning deltas>
  * or   failure <class> <code> until=<ms> usage=… message=<>
@@ -42,11 +45,27 @@ char *told_text(const char *body);
 /* An SSE body of events given as JSON texts, NULL ends. The caller frees. */
 char *events(const char *first, ...);
 
+/* A body read in pieces of this size, and what came of it; the caller frees the stream. */
+typedef struct reading {
+    pw_model_stream *stream;
+    const pw_reply *reply;
+    pw_failure failure;
+    pw_status status;
+} reading;
+reading read_body(pw_str body, size_t piece);
+
 /* A file's bytes; the caller frees. False: not there. */
 bool read_file(const char *path, char **ret, size_t *ret_size);
 /* A file under the shared folder (PAWL_SHARED, or ../shared beside the repository). Skips the test
  * when missing. */
 pw_str shared_file(const char *name);
+
+/* recordings/<protocol>/<file> and expected/<protocol>.<name>.json; `forget` frees both. */
+void recording(const char *protocol, const char *file, pw_str *ret_body, pw_str *ret_expected);
+void forget(pw_str a, pw_str b);
+const pw_json *parse(pw_arena *, pw_str json);
+/* The texts of all parts of a kind, in a row, are these. */
+void check_text(const pw_reply *, pw_part_kind, pw_str wanted);
 
 /* --- Requests by hand --- */
 typedef struct fixture {

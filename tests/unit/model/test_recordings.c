@@ -9,71 +9,11 @@
 #include "base/sha256.h"
 
 static const char *const recordings[] = {
-    "thinking_then_tool_use",      "pause_turn_web_search", "tool_search_then_tool_use",
-    "stop_sequence_prefill",       "tool_use_no_arguments", "web_search_citations",
-    "max_tokens_inside_tool_json",
+    "thinking_then_tool_use.sse",      "pause_turn_web_search.sse", "tool_search_then_tool_use.sse",
+    "stop_sequence_prefill.sse",       "tool_use_no_arguments.sse", "web_search_citations.sse",
+    "max_tokens_inside_tool_json.sse",
 };
 #define RECORDING_COUNT (sizeof recordings / sizeof recordings[0])
-
-typedef struct reading {
-    pw_model_stream *stream;
-    const pw_reply *reply;
-    pw_failure failure;
-    pw_status status;
-} reading;
-
-static reading read_body(pw_str body, size_t piece)
-{
-    const pw_provider *p = &pw_provider_anthropic;
-    const pw_endpoint endpoint = {.now_ms = NOW_MS};
-    reading r = {.status = PW_OK};
-    assert_int_equal(p->stream_new(&pw_heap, &r.stream), PW_OK);
-    for (size_t at = 0; at < body.len; at += piece) {
-        const size_t end = body.len - at < piece ? body.len : at + piece;
-        const pw_delta *deltas = NULL;
-        size_t count = 0;
-        bool progress = false;
-        const pw_str bytes = pw_str_slice(body, at, end);
-        assert_int_equal(p->feed(r.stream, bytes, &deltas, &count, &progress, NULL), PW_OK);
-    }
-    r.status = p->end(r.stream, &endpoint, &r.reply, &r.failure);
-    return r;
-}
-
-static const pw_json *parse(pw_arena *arena, pw_str text)
-{
-    const pw_json *json = NULL;
-    pw_error error = {.message = ""};
-    if (pw_json_parse(arena, text, 0, &json, &error) != PW_OK) {
-        fail_msg("%s: %.*s", error.message, PW_STR_ARG(text));
-    }
-    return json;
-}
-
-static pw_str joined(const pw_reply *reply, pw_part_kind kind, pw_buffer *out)
-{
-    for (size_t i = 0; i < reply->part_count; i++) {
-        if (reply->parts[i].kind == kind) {
-            pw_buffer_add(out, reply->parts[i].text);
-        }
-    }
-    return pw_buffer_str(out);
-}
-
-static void check_texts(const pw_reply *reply, const pw_json *expected)
-{
-    const struct {
-        const char *name;
-        pw_part_kind kind;
-    } texts[] = {{"text", PW_PART_TEXT}, {"thinking", PW_PART_THINKING}};
-    for (size_t i = 0; i < 2; i++) {
-        pw_buffer out;
-        pw_buffer_init(&out, &pw_heap, 1 << 20);
-        const pw_str want = pw_json_text(pw_json_get(expected, texts[i].name));
-        assert_true(pw_str_equal(joined(reply, texts[i].kind, &out), want));
-        pw_buffer_free(&out);
-    }
-}
 
 static void check_calls(pw_arena *arena, const pw_reply *reply, const pw_json *expected)
 {
@@ -179,26 +119,12 @@ static void check_reply(const pw_reply *reply, pw_str expected_text)
     assert_true(pw_str_equal(reply->response_id, pw_json_text(pw_json_get(expected, "id"))));
     assert_true(pw_str_equal(reply->model, pw_json_text(pw_json_get(expected, "model"))));
     assert_true(pw_str_is(reply->provider, "anthropic"));
-    check_texts(reply, expected);
+    check_text(reply, PW_PART_TEXT, pw_json_text(pw_json_get(expected, "text")));
+    check_text(reply, PW_PART_THINKING, pw_json_text(pw_json_get(expected, "thinking")));
     check_calls(&arena, reply, expected);
     check_blocks(&arena, reply, expected);
     check_stop_and_usage(reply, expected);
     pw_arena_free(&arena);
-}
-
-static void recording(size_t index, pw_str *ret_body, pw_str *ret_expected)
-{
-    char name[200];
-    snprintf(name, sizeof name, "recordings/anthropic/%s.sse", recordings[index]);
-    *ret_body = shared_file(name);
-    snprintf(name, sizeof name, "recordings/expected/anthropic.%s.json", recordings[index]);
-    *ret_expected = shared_file(name);
-}
-
-static void forget(pw_str a, pw_str b)
-{
-    free((void *)(uintptr_t)a.ptr);
-    free((void *)(uintptr_t)b.ptr);
 }
 
 static void test_P12_whole_and_in_pieces(void **state)
@@ -207,7 +133,7 @@ static void test_P12_whole_and_in_pieces(void **state)
     const size_t pieces[] = {SIZE_MAX / 2, 7, 1, 1000};
     for (size_t i = 0; i < RECORDING_COUNT; i++) {
         pw_str body, expected;
-        recording(i, &body, &expected);
+        recording("anthropic", recordings[i], &body, &expected);
         for (size_t k = 0; k < 4; k++) {
             reading r = read_body(body, pieces[k]);
             assert_int_equal(r.status, PW_OK);
@@ -224,7 +150,7 @@ static void test_P12_cut_at_every_event(void **state)
     (void)state;
     for (size_t i = 0; i < RECORDING_COUNT; i++) {
         pw_str body, expected;
-        recording(i, &body, &expected);
+        recording("anthropic", recordings[i], &body, &expected);
         const size_t known = pw_str_find(body, PW_STR("event: message_delta"));
         for (size_t at = 0; at + 1 < body.len; at++) {
             if (at > 0 && !(body.ptr[at - 1] == '\n' && body.ptr[at] == '\n')) {
@@ -253,7 +179,7 @@ static void test_C8_echo_of_recordings(void **state)
     (void)state;
     for (size_t i = 0; i < RECORDING_COUNT; i++) {
         pw_str body, expected;
-        recording(i, &body, &expected);
+        recording("anthropic", recordings[i], &body, &expected);
         reading r = read_body(body, 7);
         fixture f;
         fixture_init(&f, "{\"provider\":\"anthropic\",\"name\":\"x\"}");
