@@ -248,7 +248,12 @@ pw_status pw_chat_end(pw_model_stream *base, const pw_endpoint *endpoint, const 
     const bool ended = s->finish.len > 0 || base->done || s->whole;
     if (base->trouble != PW_TROUBLE_NONE || !ended) {
         const pw_usage usage = pw_chat_usage_neutral(&s->said);
-        return pw_reading_failure(base, endpoint, &usage, ret_failure);
+        const pw_status status = pw_reading_failure(base, endpoint, &usage, ret_failure);
+        /* What began to answer was no bad request: it is asked again (PROVIDERS.md 8). */
+        if (ret_failure->failure_class == PW_FAILURE_FINAL && s->run_count + s->call_count > 0) {
+            ret_failure->failure_class = PW_FAILURE_RETRY;
+        }
+        return status;
     }
     PW_TRY(pw_chat_reply_make(s));
     *ret = &s->reply;
