@@ -8,45 +8,68 @@
 
 #include "../support/failing_allocator.h"
 
-static const char body[] = "data: "
-                           "{\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"x\","
-                           "\"usage\":{\"input_tokens\":1}}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{"
-                           "\"type\":\"thinking\",\"thinking\":\"\"}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
-                           "\"thinking_delta\",\"thinking\":\"hm\"}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
-                           "\"signature_delta\",\"signature\":\"s\"}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_start\",\"index\":1,\"content_block\":{"
-                           "\"type\":\"text\",\"text\":\"\"}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":"
-                           "\"text_delta\",\"text\":\"a\\u0000b\"}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":"
-                           "\"citations_delta\",\"citation\":{\"a\":1}}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_start\",\"index\":2,\"content_block\":{"
-                           "\"type\":\"tool_use\",\"id\":\"t\",\"name\":"
-                           "\"n\",\"input\":{},\"caller\":1}}\n\n"
-                           "data: "
-                           "{\"type\":\"content_block_delta\",\"index\":2,\"delta\":{\"type\":"
-                           "\"input_json_delta\",\"partial_json\":"
-                           "\"{\\\"a\\\":1}\"}}\n\n"
-                           "data: {\"type\":\"content_block_stop\",\"index\":2}\n\n"
-                           "data: "
-                           "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},"
-                           "\"usage\":{\"output_tokens\":5}}\n\n"
-                           "data: {\"type\":\"message_stop\"}\n\n";
+static const char anthropic_body[] =
+    "data: "
+    "{\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"x\","
+    "\"usage\":{\"input_tokens\":1}}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{"
+    "\"type\":\"thinking\",\"thinking\":\"\"}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
+    "\"thinking_delta\",\"thinking\":\"hm\"}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
+    "\"signature_delta\",\"signature\":\"s\"}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_start\",\"index\":1,\"content_block\":{"
+    "\"type\":\"text\",\"text\":\"\"}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":"
+    "\"text_delta\",\"text\":\"a\\u0000b\"}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":"
+    "\"citations_delta\",\"citation\":{\"a\":1}}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_start\",\"index\":2,\"content_block\":{"
+    "\"type\":\"tool_use\",\"id\":\"t\",\"name\":"
+    "\"n\",\"input\":{},\"caller\":1}}\n\n"
+    "data: "
+    "{\"type\":\"content_block_delta\",\"index\":2,\"delta\":{\"type\":"
+    "\"input_json_delta\",\"partial_json\":"
+    "\"{\\\"a\\\":1}\"}}\n\n"
+    "data: {\"type\":\"content_block_stop\",\"index\":2}\n\n"
+    "data: "
+    "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},"
+    "\"usage\":{\"output_tokens\":5}}\n\n"
+    "data: {\"type\":\"message_stop\"}\n\n";
 
-static void test_reading_an_answer(void **state)
+static const char chat_body[] =
+    "data: "
+    "{\"id\":\"i\",\"model\":\"m\",\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\","
+    "\"content\":"
+    "\"a\\u0000b\"}}]}\n\n"
+    "data: "
+    "{\"choices\":[{\"delta\":{\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"x\"}]"
+    "}}]}"
+    "\n\n"
+    "data: "
+    "{\"choices\":[{\"delta\":{\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"y\","
+    "\"signature\":\"s\"}],\"extra_content\":{\"a\":1}}}]}\n\n"
+    "data: "
+    "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":"
+    "\"f\","
+    "\"arguments\":\"{}\"},\"extra_content\":{\"a\":1}}]}}]}\n\n"
+    "data: "
+    "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":"
+    "\"g\","
+    "\"arguments\":{\"b\":1}}}],\"function_call\":{\"name\":\"h\"}}}]}\n\n"
+    "data: {\"choices\":[{\"finish_reason\":\"bored\"}],\"usage\":{\"prompt_tokens\":1}}\n\n"
+    "data: [DONE]\n\n";
+
+static void sweep_reading(pw_str body)
 {
-    (void)state;
-    char *right = told_text(body);
+    char *right = told(body, WHOLE);
     const size_t pieces[] = {0, 7};
     for (size_t p = 0; p < 2; p++) {
         for (int forever = 0; forever < 2; forever++) {
@@ -58,7 +81,7 @@ static void test_reading_an_answer(void **state)
                 pw_buffer out;
                 pw_buffer_init(&out, &pw_heap, 1 << 20);
                 const pw_status status =
-                    run_stream(&t.allocator, PW_STR(body), (cutting){pieces[p], SIZE_MAX}, &out);
+                    run_stream(&t.allocator, body, (cutting){pieces[p], SIZE_MAX}, &out);
                 if (t.failed == 0 ||
                     status != PW_NOMEM) { /* an arena may do with a smaller block */
                     assert_int_equal(status, PW_OK);
@@ -76,7 +99,16 @@ static void test_reading_an_answer(void **state)
     free(right);
 }
 
-static void fill_conversation(fixture *f)
+static void test_reading_an_answer(void **state)
+{
+    (void)state;
+    sweep_reading(PW_STR(anthropic_body));
+    tested = &pw_provider_chat;
+    sweep_reading(PW_STR(chat_body));
+    tested = &pw_provider_anthropic;
+}
+
+static void fill_anthropic(fixture *f)
 {
     say(f, "x\xFF");
     pw_part *parts = answer(f, 4);
@@ -94,16 +126,34 @@ static void fill_conversation(fixture *f)
     }
 }
 
-static void test_rendering_a_request(void **state)
+static void fill_chat(fixture *f)
 {
-    (void)state;
+    say(f, "x\xFF");
+    pw_part *parts = answer(f, 3);
+    parts[0] = raw_part(PW_PART_THINKING, "a", "{\"reasoning_details\":[1]}");
+    parts[1] = text_part("b");
+    parts[2] = call_part("t", "look", "{\"a\":\"b\"}");
+    parts[2].raw = PW_STR("{\"extra_content\":{\"a\":1}}");
+    result(f, "t", "\"text\"");
+    pw_message *seen = add_message(f, PW_ROLE_USER, 1);
+    ((pw_part *)(uintptr_t)seen->parts)[0] =
+        raw_part(PW_PART_OTHER, "",
+                 "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\","
+                 "\"data\":\"QQ==\"}}");
+    for (int i = 0; i < 20; i++) {
+        say(f, "more");
+    }
+}
+
+static void sweep_rendering(const char *model, void (*fill)(fixture *))
+{
     for (int forever = 0; forever < 2; forever++) {
         for (uint64_t at = 1;; at++) {
             pw_test_allocator t;
             pw_test_allocator_init(&t);
             fixture f;
-            fixture_init(&f, "{\"provider\":\"anthropic\",\"name\":\"claude-x\"}");
-            fill_conversation(&f);
+            fixture_init(&f, model);
+            fill(&f);
             pw_render render;
             pw_arena arena;
             pw_render_init(&render, &t.allocator);
@@ -112,14 +162,12 @@ static void test_rendering_a_request(void **state)
                                           .key = PW_STR_INIT("k")};
             pw_http_request http = {.method = PW_STR_NONE};
             pw_test_allocator_fail(&t, at, forever != 0);
-            pw_status status =
-                pw_provider_anthropic.request(&endpoint, &f.request, &render, &arena, &http, NULL);
+            pw_status status = tested->request(&endpoint, &f.request, &render, &arena, &http, NULL);
             const uint64_t failed = t.failed;
             assert_true(status == PW_OK || (failed && status == PW_NOMEM));
             pw_test_allocator_fail(&t, 0, false);
             f.request.same = f.count; /* whatever was left behind, the next one is right */
-            status =
-                pw_provider_anthropic.request(&endpoint, &f.request, &render, &arena, &http, NULL);
+            status = tested->request(&endpoint, &f.request, &render, &arena, &http, NULL);
             assert_int_equal(status, PW_OK);
             char *right = conversation(&f, 0);
             assert_int_equal(http.body[1].len, strlen(right));
@@ -137,11 +185,21 @@ static void test_rendering_a_request(void **state)
     }
 }
 
-static void test_classing_a_failure(void **state)
+static void test_rendering_a_request(void **state)
 {
     (void)state;
-    const pw_str answer_body =
-        PW_STR("{\"error\":{\"type\":\"overloaded_error\",\"message\":\"no sk-ant-123456 now\"}}");
+    sweep_rendering("{\"provider\":\"anthropic\",\"name\":\"claude-x\"}", fill_anthropic);
+    tested = &pw_provider_chat;
+    sweep_rendering("{\"provider\":\"openai-chat\",\"name\":\"m\",\"dialect\":\"other\"}",
+                    fill_chat);
+    sweep_rendering("{\"provider\":\"openai-chat\",\"name\":\"m\",\"dialect\":\"perplexity\","
+                    "\"echo_reasoning\":true}",
+                    fill_chat);
+    tested = &pw_provider_anthropic;
+}
+
+static void sweep_failure(int status, pw_failure_class wanted, pw_str answer_body)
+{
     for (int forever = 0; forever < 2; forever++) {
         for (uint64_t at = 1;; at++) {
             pw_test_allocator t;
@@ -150,9 +208,8 @@ static void test_classing_a_failure(void **state)
             pw_arena_init(&arena, &t.allocator, 64, 0);
             pw_test_allocator_fail(&t, at, forever != 0);
             const pw_endpoint endpoint = {.now_ms = NOW_MS};
-            const pw_failure f =
-                pw_provider_anthropic.failure(&endpoint, 529, NULL, 0, answer_body, &arena);
-            assert_int_equal(f.failure_class, PW_FAILURE_RETRY); /* the class needs no memory */
+            const pw_failure f = tested->failure(&endpoint, status, NULL, 0, answer_body, &arena);
+            assert_int_equal(f.failure_class, wanted); /* the class needs no memory */
             assert_true(f.code.len > 0);
             assert_int_equal(pw_str_find(f.message, PW_STR("sk-ant")), SIZE_MAX);
             pw_arena_free(&arena);
@@ -162,6 +219,49 @@ static void test_classing_a_failure(void **state)
             }
         }
     }
+}
+
+static void test_classing_a_failure(void **state)
+{
+    (void)state;
+    sweep_failure(
+        529, PW_FAILURE_RETRY,
+        PW_STR("{\"error\":{\"type\":\"overloaded_error\",\"message\":\"no sk-ant-123456 now\"}}"));
+    tested = &pw_provider_chat;
+    sweep_failure(400, PW_FAILURE_FINAL,
+                  PW_STR("{\"error\":{\"code\":\"unknown_parameter\",\"param\":\"stream_options\","
+                         "\"message\":\"no sk-ant-123456 now\"}}"));
+    tested = &pw_provider_anthropic;
+}
+
+/* Without memory there is no position, or the right one. */
+static void test_finding_a_position(void **state)
+{
+    (void)state;
+    const pw_str complaint = PW_STR("{\"error\":{\"message\":\"messages[3].content[0]: bad\"}}");
+    fixture f;
+    fixture_init(&f, "{\"provider\":\"openai-chat\",\"name\":\"m\"}");
+    fill_chat(&f);
+    for (int forever = 0; forever < 2; forever++) {
+        for (uint64_t at = 1;; at++) {
+            pw_test_allocator t;
+            pw_test_allocator_init(&t);
+            pw_arena arena;
+            pw_arena_init(&arena, &t.allocator, 64, 0);
+            pw_test_allocator_fail(&t, at, forever != 0);
+            size_t message = 99, part = 99;
+            const bool said =
+                pw_provider_chat.rejected(&f.request, 400, complaint, &arena, &message, &part);
+            assert_true(said || t.failed);
+            assert_true(!said || (message == 3 && part == 0));
+            pw_arena_free(&arena);
+            assert_int_equal(t.live_bytes, 0);
+            if (t.failed == 0) {
+                break;
+            }
+        }
+    }
+    fixture_free(&f);
 }
 
 static void test_playing_a_script(void **state)
@@ -202,9 +302,8 @@ static void test_playing_a_script(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reading_an_answer),
-        cmocka_unit_test(test_rendering_a_request),
-        cmocka_unit_test(test_classing_a_failure),
+        cmocka_unit_test(test_reading_an_answer),  cmocka_unit_test(test_rendering_a_request),
+        cmocka_unit_test(test_classing_a_failure), cmocka_unit_test(test_finding_a_position),
         cmocka_unit_test(test_playing_a_script),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
