@@ -315,9 +315,12 @@ static bool is_money(const pw_fault *fault, pw_str *ret_code)
     return false;
 }
 
-static bool is_passing(int status)
+static bool is_passing(const pw_fault *fault)
 {
-    return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
+    const int status = fault->status;
+    /* Groq: the model wrote a call that does not fit; it may write another. */
+    return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500 ||
+           pw_str_is(fault->code, "tool_use_failed");
 }
 
 static pw_failure_class class_by_status(const pw_fault *fault, int64_t until_ms)
@@ -326,12 +329,12 @@ static pw_failure_class class_by_status(const pw_fault *fault, int64_t until_ms)
     /* x-should-retry wins over the table in both directions. */
     const pw_str advice = header(fault, "x-should-retry");
     const bool retry =
-        pw_str_is(advice, "true") || (is_passing(status) && !pw_str_is(advice, "false"));
+        pw_str_is(advice, "true") || (is_passing(fault) && !pw_str_is(advice, "false"));
     if (retry) {
         const bool timed = status == 429 || status == 503 || status == 529;
         return timed && until_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY;
     }
-    return is_passing(status) || status == 404 ? PW_FAILURE_NEXT : PW_FAILURE_FINAL;
+    return is_passing(fault) || status == 404 ? PW_FAILURE_NEXT : PW_FAILURE_FINAL;
 }
 
 static pw_str code_of(const pw_endpoint *endpoint, const pw_fault *fault, pw_arena *arena)

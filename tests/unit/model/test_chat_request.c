@@ -706,6 +706,21 @@ static void test_F5_what_to_set_is_said(void **state)
     }
 }
 
+/* Groq: the model wrote a call that does not fit. */
+static void test_F5_P6_a_call_that_groq_refuses_is_tried_again(void **state)
+{
+    (void)state;
+    pw_arena arena;
+    pw_arena_init(&arena, &pw_heap, 0, 0);
+    const pw_endpoint endpoint = {.now_ms = NOW_MS};
+    const pw_str body = PW_STR("{\"error\":{\"message\":\"failed\",\"type\":"
+                               "\"invalid_request_error\",\"code\":\"tool_use_failed\"}}");
+    const pw_failure failure = tested->failure(&endpoint, 400, NULL, 0, body, &arena);
+    assert_int_equal(failure.failure_class, PW_FAILURE_RETRY);
+    assert_true(pw_str_is(failure.code, "tool_use_failed"));
+    pw_arena_free(&arena);
+}
+
 static void fill_positions(fixture *f)
 {
     f->definition.instructions = PW_STR("Be kind.");
@@ -802,6 +817,7 @@ int main(void)
         cmocka_unit_test(test_C10_F6_another_dialect_starts_anew),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_F5_what_to_set_is_said),
+        cmocka_unit_test(test_F5_P6_a_call_that_groq_refuses_is_tried_again),
         cmocka_unit_test(test_C9_the_part_complained_about),
         cmocka_unit_test(test_C9_positions_where_turns_are_taken),
     };
