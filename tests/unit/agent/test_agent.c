@@ -141,7 +141,7 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
          "    - { name: y, script: [], fallback: [] }\n",
          "agent.yaml:6: model.fallback[0].fallback is not known: list them one after another\n"},
         {"model: { provider: nobody, name: x }\n",
-         "agent.yaml:1: model.provider: expected one of anthropic, scripted, found \"nobody\"\n"},
+         "agent.yaml:1: model.provider: expected one of anthropic, openai-chat, scripted, found \"nobody\"\n"},
         {"model: { provider: scripted, name: x }\n", "agent.yaml:1: model.script is missing\n"},
         {"model:\n  provider: scripted\n  name: x\n  script:\n    - text: a\n    - tekst: b\n",
          "agent.yaml:6: model.script[1].tekst: there is no such option\n"},
