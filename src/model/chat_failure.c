@@ -147,6 +147,13 @@ bool pw_chat_rejected(const pw_model_request *request, int http_status, pw_str b
         return false;
     }
     const position at = position_of(&fault, json);
-    return at.message != SIZE_MAX &&
-           pw_chat_find_part(request, at.message, at.part, arena, ret_message, ret_part);
+    size_t message = 0, part = 0;
+    if (at.message == SIZE_MAX ||
+        !pw_chat_find_part(request, at.message, at.part, arena, &message, &part) ||
+        !pw_part_may_leave(request->messages[message], part)) {
+        return false;
+    }
+    *ret_message = message;
+    *ret_part = part;
+    return true;
 }

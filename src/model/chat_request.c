@@ -191,7 +191,7 @@ static pw_status put_call(renderer *r, pw_json_writer *w, const pw_message *mess
     pw_json_put_str(w, "type", PW_STR("function"));
     pw_json_key(w, "function");
     pw_json_object(w);
-    PW_TRY(pw_put_text(&r->base, w, "name", part->name));
+    pw_json_put_str(w, "name", pw_str_from(pw_tool_name_of(part->name).text));
     /* Of a broken call its result says what was wrong. */
     const bool sound = !part->broken && pw_json_valid(part->arguments);
     PW_TRY(pw_put_text(&r->base, w, "arguments", sound ? part->arguments : PW_STR("{}")));
@@ -253,7 +253,7 @@ static pw_status put_reasoning(renderer *r, pw_json_writer *w, const pw_message 
     pw_buffer text;
     pw_buffer_init_arena(&text, r->base.arena, SIZE_MAX / 4);
     for (size_t k = 0; same && k < message->part_count; k++) {
-        if (message->parts[k].kind == PW_PART_THINKING) {
+        if (message->parts[k].kind == PW_PART_THINKING && !message->parts[k].left_out) {
             PW_TRY(pw_buffer_add(&text, message->parts[k].text));
         }
     }
