@@ -400,6 +400,7 @@ int cli_tell_turn(cli_teller *t, const pawl_doc *turn, bool with_text)
                 cli_get_number(turn, 1, "attempts") > 1 ? cli_get_number(turn, 1, "attempts") : 0);
     write_count("iteration", cli_get_number(turn, 0, "usage.iterations"));
     write_count("tool call", cli_get_number(turn, 0, "usage.tool_calls"));
+    write_count("fallback", cli_get_number(turn, 0, "usage.fallbacks"));
     write_count("token", cli_get_number(turn, 0, "usage.input_tokens") +
                              cli_get_number(turn, 0, "usage.output_tokens"));
     fputs(", ", stderr);

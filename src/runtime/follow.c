@@ -151,6 +151,13 @@ static bool is_live(const pawl_events *f, const pw_session_row *row, const pw_hu
     return live->held || (mine_to_run && row->owner.len == 0);
 }
 
+/* Does the cursor stand in the message that is open? Records may have come amid it. */
+static bool stands_in(const pawl_events *f, const pw_hub_live *live)
+{
+    return live->open && live->from_seq <= f->at.seq && f->at.seq <= live->after_seq &&
+           f->at.index == 0;
+}
+
 /* The place where the stream begins, once the session is there. */
 static void begin_at(pawl_events *f, const pw_session_row *row, const pw_hub_live *live)
 {
@@ -165,7 +172,7 @@ static void begin_at(pawl_events *f, const pw_session_row *row, const pw_hub_liv
     }
     f->from_now = false;
     remember(f->turn, sizeof(f->turn), &f->turn_len, row->turn);
-    if (live->open && live->after_seq == f->at.seq && f->at.index == 0) {
+    if (stands_in(f, live)) {
         f->shown_life = live->life;
         f->shown_attempt = live->attempt;
         remember(f->step, sizeof(f->step), &f->step_len, live->step);
@@ -194,7 +201,7 @@ static pw_status write_snapshot(pawl_events *f, live_event *e, const pw_session_
         pw_json_nothing(&e->w);
         return PW_OK;
     }
-    bool here = live->after_seq == f->at.seq && f->at.index == 0 && f->shown <= live->text.len;
+    bool here = stands_in(f, live) && f->shown <= live->text.len;
     pw_json_object(&e->w);
     pw_json_put_str(&e->w, "step", live->step);
     pw_json_put_i64(&e->w, "attempt", live->attempt);

@@ -41,7 +41,7 @@ struct topic {
     pw_hub_interest *interests;
     bool held, open,
         lost; /* lost: a piece could not be kept; nothing is told until the text begins anew */
-    uint64_t life, after_seq, text_bytes, reasoning_base;
+    uint64_t life, from_seq, after_seq, text_bytes, reasoning_base;
     int32_t attempt;
     size_t step_len;
     char step[STEP_MAX];
@@ -295,7 +295,7 @@ static void begin_live(pw_hub *hub, topic *t, uint64_t after_seq, pw_str step, i
     end_live(hub, t);
     t->open = true;
     t->life = ++hub->lives;
-    t->after_seq = after_seq;
+    t->from_seq = t->after_seq = after_seq;
     t->attempt = attempt;
     t->step_len = step.len < STEP_MAX ? step.len : STEP_MAX;
     memcpy(t->step, step.ptr, t->step_len);
@@ -537,6 +537,7 @@ static pw_status copy_live(const topic *t, uint64_t from, pw_arena *arena, pw_hu
     pw_hub_live live = {.held = t->held,
                         .open = t->open && !t->lost,
                         .life = t->life,
+                        .from_seq = t->from_seq,
                         .after_seq = t->after_seq,
                         .attempt = t->attempt};
     if (live.open) {

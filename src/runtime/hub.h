@@ -61,10 +61,10 @@ void pw_hub_poke(pw_hub_interest *); /* the reader itself has not looked at all 
 /* The live text of a session's open message as it stands, from `from` on; and reasoning pieces
  * since the last look are not kept (they carry no id, M2). */
 typedef struct pw_hub_live {
-    bool held;     /* this process has the session: deltas are to be expected here */
-    bool open;     /* this process runs the session and a message is streaming */
-    uint64_t life; /* another number: the text began anew */
-    uint64_t after_seq;
+    bool held;                    /* this process has the session: deltas are to be expected here */
+    bool open;                    /* this process runs the session and a message is streaming */
+    uint64_t life;                /* another number: the text began anew */
+    uint64_t from_seq, after_seq; /* it began behind the one, and goes on behind the other */
     int32_t attempt;
     uint64_t text_bytes;
     pw_str step, text; /* copied into the arena: text from `from` on */

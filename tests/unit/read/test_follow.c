@@ -325,6 +325,39 @@ static void test_M2_on_reconnect_the_text_so_far_comes_once(void **state)
     free_tale(t);
 }
 
+static void test_M2_a_record_amid_a_message_takes_nothing_back(void **state)
+{
+    fixture *f = *state;
+    begin_turn(f);
+    tale *t = new_tale();
+    pawl_events *e = follow(f, "s1", "1");
+    delta(f, 1, 4, "Here");
+    drain(e, t);
+    pw_record accepted =
+        RECORD(2, MODEL_ACCEPTED, "t1", "model:2", "{\"v\":1,\"response_id\":\"resp_1\"}");
+    fixture_append(f, &accepted, 1, 0);
+    pw_hub_passed(f->p.hub, f->session_id, 2);
+    delta(f, 1, 9, " is h"); /* told before the session had heard that it is durable */
+    drain(e, t);
+    delta(f, 2, 13, "alf ");
+    drain(e, t);
+    char text[80];
+    fold(t, text, sizeof(text));
+    assert_string_equal(text, "Here is half ");
+    assert_int_equal(t->count, 4);
+    assert_string_equal(t->list[2].id, "2.9");
+    assert_string_equal(t->list[3].id, "2.13");
+    pawl_events_close(e);
+    free_tale(t);
+    static const char *const cursors[] = {"0", "1", "1.4", "1.9", "2", "2.9", "2.13", "now"};
+    for (size_t i = 0; i < sizeof(cursors) / sizeof(cursors[0]); i++) {
+        t = whole(f, cursors[i]);
+        fold(t, text, sizeof(text));
+        assert_string_equal(text, "Here is half ");
+        free_tale(t);
+    }
+}
+
 static void test_C5_what_a_discard_took_back_is_told_before_new_text(void **state)
 {
     fixture *f = *state;
@@ -621,6 +654,7 @@ int main(void)
         TEST(test_M1_a_session_that_is_not_there_yet_is_waited_for),
         TEST(test_M2_live_text_comes_with_its_place),
         TEST(test_M2_on_reconnect_the_text_so_far_comes_once),
+        TEST(test_M2_a_record_amid_a_message_takes_nothing_back),
         TEST(test_C5_what_a_discard_took_back_is_told_before_new_text),
         TEST(test_case_F2_a_new_attempt_takes_shown_text_back_before_anything_else),
         TEST(test_M2_text_that_began_anew_with_no_record_is_restarted),
