@@ -141,7 +141,11 @@ pw_status pw_model_alive(pw_session *s, const pw_alive_call *alive)
         .started_at_ms = s->v.now_ms,
         .tries = tries_of(&s->d.turn),
     };
-    return pw_arena_dup(&room->arena, alive->step, &s->v.model.step);
+    PW_TRY(pw_arena_dup(&room->arena, alive->step, &s->v.model.step));
+    const pw_input accepted = {
+        .kind = PW_IN_MODEL_ACCEPTED,
+        .accepted = {.call = alive->call, .response_id = alive->response_id}};
+    return pw_model_accepted(s, &accepted);
 }
 
 /* The call goes on until it has ended; what it says no longer counts (I7: nobody waits for it). */

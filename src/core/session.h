@@ -59,6 +59,8 @@ typedef struct pw_alive_call { /* a call of the session's last life in this proc
                                   ended (C12) */
     uint64_t call;
     pw_str step;
+    pw_str response_id; /* as PW_IN_MODEL_ACCEPTED told it in that life: perhaps it was not made
+                           durable there; or empty */
 } pw_alive_call;
 
 typedef struct pw_opened {

@@ -55,10 +55,20 @@ static pw_status end_model(pw_session *s, const pw_ending *ending, pw_totals *sp
     return PW_OK;
 }
 
+/* G6: a reply that was to be resumed, and nothing came of it. One that runs or came is counted as
+ * what it is. */
+static bool ends_unheard(const pw_session *s)
+{
+    const bool heard = s->v.model.state == PW_LIVE_RUNNING ||
+                       (s->v.model.state == PW_LIVE_ENDED && s->v.model.reply);
+    return s->d.turn.response_unsure && !heard;
+}
+
 pw_status pw_turn_end(pw_session *s, const pw_ending *ending)
 {
     pw_totals spent = {0};
     PW_TRY(pw_build_begin(s));
+    spent.lost_calls = ends_unheard(s) ? 1 : 0;
     PW_TRY(end_model(s, ending, &spent));
     PW_TRY(pw_calls_close(s, ending));
     pw_totals totals = s->d.turn.totals;

@@ -179,8 +179,8 @@ static bool list_alive(pw_seat *seat, pw_arena *arena, pw_opened *opened)
     opened->alive = alive;
     for (pw_running *running = seat->running; running; running = running->next_in_seat) {
         if (!running->aborting) {
-            alive[opened->alive_count++] =
-                (pw_alive_call){.call = running->call, .step = running->step};
+            alive[opened->alive_count++] = (pw_alive_call){
+                .call = running->call, .step = running->step, .response_id = running->response_id};
         }
     }
     return true;

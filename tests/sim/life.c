@@ -209,7 +209,10 @@ static void add_alive(sim *s, sim_live *l, pw_opened *opened, pw_alive_call room
         sim_call *c = &s->calls[i];
         if (!c->ended && !c->orphan && c->owner == l->owner && c->session == l->session &&
             c->life == o->life && c->serial == last && !c->answered) {
-            room[opened->alive_count++] = (pw_alive_call){.call = c->call, .step = c->step_id};
+            room[opened->alive_count++] =
+                (pw_alive_call){.call = c->call,
+                                .step = c->step_id,
+                                .response_id = c->accepted ? c->said->response : PW_STR_NONE};
             c->serial = l->serial;
         }
     }

@@ -535,6 +535,47 @@ static void test_F5_only_a_broken_connection_is_resumed(void **state)
     }
 }
 
+static void test_G6_a_reply_that_can_not_be_resumed_at_the_last_is_lost(void **state)
+{
+    (void)state;
+    harness h;
+    begin(&h, h_agent);
+    h_accept(&h, "resp_1");
+    h_commit(&h);
+    recover(&h);
+    h_fail(&h, PW_FAILURE_FINAL, "response_gone", 0);
+    h_commit(&h);
+    h_expect(&h, PW_RECORD_TURN_ENDED, "state", "\"failed\"");
+    h_expect(&h, PW_RECORD_TURN_ENDED, "usage.lost_calls", "1");
+    h_free(&h);
+}
+
+static void test_J4_an_id_whose_append_is_unknown_is_recorded_by_the_next_life(void **state)
+{
+    (void)state;
+    harness h;
+    begin(&h, h_agent);
+    h_accept(&h, "resp_1");
+    const pw_alive_call alive = {
+        .call = h.model_call, .step = PW_STR("model:2"), .response_id = PW_STR("resp_1")};
+    h_not(&h, PW_UNKNOWN);
+    assert_true(h.rested);
+    pw_session_free(h.s);
+    h.append = NULL;
+    h.rested = false;
+    h.epoch++;
+    pw_session_options options = {h.allocator, PW_STR("uid-1")};
+    assert_int_equal(pw_session_new(&options, &h.s), PW_OK);
+    h_load(&h);
+    h_open(&h, PW_CAUSE_RELOAD, &alive, 1);
+    h_inbox(&h);
+    h_commit(&h);
+    assert_int_equal(h_count(&h, PW_RECORD_MODEL_ACCEPTED), 1);
+    h_expect(&h, PW_RECORD_ATTEMPT_STARTED, "lost", "0");
+    assert_int_equal(h.model_count, 1); /* the call goes on */
+    h_free(&h);
+}
+
 static void test_I6_a_drain_leaves_the_reply_to_be_resumed(void **state)
 {
     (void)state;
@@ -625,6 +666,8 @@ int main(void)
         cmocka_unit_test(test_G6_an_id_that_was_not_recorded_is_not_known_to_a_recovery),
         cmocka_unit_test(test_C5_a_resumed_stream_begins_anew_where_text_was_shown),
         cmocka_unit_test(test_F5_only_a_broken_connection_is_resumed),
+        cmocka_unit_test(test_G6_a_reply_that_can_not_be_resumed_at_the_last_is_lost),
+        cmocka_unit_test(test_J4_an_id_whose_append_is_unknown_is_recorded_by_the_next_life),
         cmocka_unit_test(test_I6_a_drain_leaves_the_reply_to_be_resumed),
         cmocka_unit_test(test_I1_a_cancel_stops_the_reply_for_good),
         cmocka_unit_test(test_J1_a_fenced_owner_leaves_the_reply_to_the_next),
