@@ -334,7 +334,8 @@ static pw_failure_class class_by_status(const pw_fault *fault, int64_t until_ms)
         const bool timed = status == 429 || status == 503 || status == 529;
         return timed && until_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY;
     }
-    return is_passing(fault) || status == 404 ? PW_FAILURE_NEXT : PW_FAILURE_FINAL;
+    const bool elsewhere = status == 402 || status == 404; /* no money here; no such model here */
+    return is_passing(fault) || elsewhere ? PW_FAILURE_NEXT : PW_FAILURE_FINAL;
 }
 
 static pw_str code_of(const pw_endpoint *endpoint, const pw_fault *fault, pw_arena *arena)

@@ -170,6 +170,10 @@ class World:
 # Who is asked: the model's options by protocol and, of Chat Completions, by whose server the fake model is.
 SPEAKERS = {
     "anthropic": {"provider": "anthropic", "name": "claude-test-1", "max_tokens": 4096},
+    "chat": {"provider": "openai-chat", "name": "chat-test-1", "max_tokens": 4096, "dialect": "openai"},
+    "deepseek": {"provider": "openai-chat", "name": "deepseek-test-1", "max_tokens": 4096, "dialect": "deepseek"},
+    "openrouter": {"provider": "openai-chat", "name": "maker/router-test-1", "max_tokens": 4096, "dialect": "openrouter"},
+    "mistral": {"provider": "openai-chat", "name": "mistral-test-1", "max_tokens": 4096, "dialect": "mistral"},
 }
 
 
@@ -252,7 +256,7 @@ def everywhere(*speakers):
                 except BaseException:  # whatever it was, it is this speaker's failure
                     failures.append(f"--- {speaker}\n{traceback.format_exc()}")
 
-            threads = [threading.Thread(target=run, args=(speaker,)) for speaker in speakers if set(speaker.split()[:1] if 'token' in speaker else speaker.split()) <= set(SPEAKERS) and (not only or speaker in only)]
+            threads = [threading.Thread(target=run, args=(speaker,)) for speaker in speakers if set(speaker.split()) <= {*SPEAKERS, "token"} and (not only or speaker in only)]
             for thread in threads:
                 thread.start()
             for thread in threads:

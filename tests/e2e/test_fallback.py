@@ -47,18 +47,18 @@ class Fallback(AskingTest):
 
     @everywhere(*ALL)
     def test_F6_no_money_and_no_such_model_go_to_the_fallback_at_once_and_a_bad_request_does_not(self, speaker):
-        words = ("no_model", "invalid")
+        words = ("money", "no_model", "invalid")
         world = self.chain(speaker, [{"when": {"model": "first", "marker": word}, "reply": {"fails": word, "message": f"no luck: {word}"}} for word in words] + [{"text": "Fine."}])
-        for word in words[:1]:
+        for word in words[:2]:
             turn = world.ask(f"marker:{word}", word)
             self.assertEqual((turn["text"], turn["model"], turn["usage"]["fallbacks"]), ("Fine.", "second", 1), word)
         turn = world.ask("marker:invalid", "invalid", check=1)
         self.assertEqual((turn["reason"], turn["detail"]), ("model", "no luck: invalid"))
-        self.assertEqual(self.asked(world), ["first", "second"] + ["first"])
+        self.assertEqual(self.asked(world), ["first", "second"] * 2 + ["first"])
 
     @everywhere(*ALL)
     def test_F6_a_fallback_that_fails_too_ends_the_turn_with_its_message_and_counts_all(self, speaker):
-        world = self.chain(speaker, [{"when": {"model": "first"}, "reply": {"fails": "no_model", "message": "no money here"}}, {"fails": "no_model", "message": "nor there"}])
+        world = self.chain(speaker, [{"when": {"model": "first"}, "reply": {"fails": "money", "message": "no money here"}}, {"fails": "money", "message": "nor there"}])
         turn = world.ask("go", check=1)
         self.assertEqual((turn["state"], turn["reason"], turn["detail"], turn["usage"]["fallbacks"]), ("failed", "model", "nor there", 1))
         self.assertEqual(self.asked(world), ["first", "second"])
@@ -78,6 +78,26 @@ class Fallback(AskingTest):
         self.assertEqual(world.refusals("gone"), [])
         world.fm.set_script([{"reply": {"text": "Back."}}])
         self.assertEqual(world.ask("again")["model"], "first")
+        self.assertEqual(world.refusals("gone"), [])
+
+    @everywhere("anthropic responses", "responses chat", "chat anthropic", "anthropic chat")
+    def test_F6_another_provider_answers_before_the_first_receipt_and_never_after_it(self, pair):
+        first, second = pair.split()
+        gone = {"fails": "no_model", "message": "gone"}
+        world = self.chain(first, [{"when": {"model": "first", "turn": "early"}, "reply": gone}, {"when": {"model": "first", "turn": "late", "role": "tool"}, "reply": gone},
+                                   {"when": {"turn": "late", "role": "user"}, "reply": {"thinking": "hm", "calls": [call("send")]}}, {"when": {"turn": "early", "role": "user"}, "reply": {"thinking": "hm", "calls": [call("send", "2")]}},
+                                   {"text": "Fine."}], command("send", "once"), second=second)
+        turn, events = world.watch("early")
+        self.assertEqual((turn["state"], turn["text"], turn["model"], turn["usage"]["fallbacks"]), ("completed", "Fine.", "second", 1))
+        self.assertEqual(self.asked(world), ["first", "second", "second"])
+        turn, events = world.watch("late", check=1)
+        self.assertEqual((turn["state"], turn["reason"], turn["usage"]["fallbacks"]), ("failed", "model", 0))
+        self.assertIn("gone", turn["detail"])
+        self.assertIn("second", turn["detail"], "it says which fallback could not go on")
+        self.assertEqual([o["name"] for o in turn["operations"]], ["send"], "with what was done")
+        self.assertEqual(self.asked(world)[3:], ["first", "first"])
+        world.fm.set_script([{"reply": {"thinking": "so", "text": "Next."}}])
+        self.assertEqual(world.ask("next")["text"], "Next.")
         self.assertEqual(world.refusals("gone"), [])
 
     def test_F6_a_person_is_told_in_a_line(self):

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import unittest
 
-from harness import AskingTest, call, command, everywhere, folded, kill, named, wait_for
+from harness import SPEAKERS, AskingTest, call, command, everywhere, folded, kill, named, wait_for
 
 LONG = "Here is the plan, word for word, as it was asked for: first this, then that, and so on. "
 ALL = ("anthropic", "responses", "chat")
@@ -154,6 +154,23 @@ class Conversations(AskingTest):
         self.assertEqual(world.ask("more")["state"], "completed")
         self.check_requests(world)
         self.assertEqual([r["name"] for r in world.said(3)[-1].results], ["look"] * 2)
+
+    def test_case_N2_C8_models_that_change_between_turns_are_sent_no_foreign_blocks(self):
+        think = {"thinking": "hm {{n}}", "text": "I look.", "calls": [call("look", "{{n}}")]}
+        world = self.world("anthropic", [{"when": {"turn": "tools", "role": "user"}, "reply": think}, {"thinking": "so {{n}}", "text": "Fine {{n}}."}], command("look", "none"))
+        turns = [("anthropic", {}), ("responses", {}), ("chat", {}), ("responses", {"name": "gpt-other-2"}), ("anthropic", {"name": "claude-other-2"}), ("chat", {"name": "chat-other-2"}),
+                 ("anthropic", {}), ("responses", {})]
+        turns = [turn for turn in turns if turn[0] in SPEAKERS]
+        for i, (speaker, more) in enumerate(turns):
+            world.define(model=world.model(speaker, **more))
+            turn = world.ask(f"tools {i}")
+            self.assertEqual((turn["state"], turn["text"]), ("completed", f"Fine {2 * i + 2}."), turn)
+            self.assertEqual(turn["model"], more.get("name", world.model(speaker)["name"]))
+        self.assertEqual(world.refusals(), [])
+        said = world.said(-1)
+        self.assertEqual([r["text"] for m in said for r in m.results], [f'{{"ok":true,"id":"{2 * i + 1}"}}' for i in range(len(turns))])
+        for i in range(len(turns) - 1):
+            self.assertIn(f"Fine {2 * i + 2}.", world.bodies()[-1])
 
     @everywhere("anthropic", "responses", "chat", "mistral")
     def test_D10_C9_repeated_empty_and_odd_call_ids_all_run_and_never_collide(self, speaker):

@@ -259,7 +259,7 @@ static const quirk quirks[] = {
      {"{'error':{'code':402,'message':'no credits'},'choices':[{'delta':{'content':''},"
       "'finish_reason':'error'}]}",
       DONE},
-     "failure fail http_402 until=0 message=no credits" CALLS_ONLY},
+     "failure next http_402 until=0 message=no credits" CALLS_ONLY},
     {"an error in the choice",
      {"{'choices':[{'delta':{},'finish_reason':'error','error':{'code':502,'message':'down'}}]}",
       DONE},

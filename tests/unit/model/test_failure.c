@@ -63,7 +63,7 @@ static void test_F5_statuses(void **state)
          PW_FAILURE_FINAL,
          "authentication_error",
          0},
-        {402, {NULL}, ERROR("billing_error", "no"), PW_FAILURE_FINAL, "billing_error", 0},
+        {402, {NULL}, ERROR("billing_error", "no"), PW_FAILURE_NEXT, "billing_error", 0},
         {403, {NULL}, ERROR("permission_error", "no"), PW_FAILURE_FINAL, "permission_error", 0},
         {404, {NULL}, ERROR("not_found_error", "no"), PW_FAILURE_NEXT, "not_found_error", 0},
         {408, {NULL}, "", PW_FAILURE_RETRY, "http_408", 0},
