@@ -339,7 +339,7 @@ static void test_P10_what_is_left_out(void **state)
     say(&f, "x");
     parts = answer(&f, 3);
     parts[0] = text_part("\n\n");
-    parts[1] = call_part("a", "look", "{\"x\":");
+    parts[1] = call_part("a", "look", "{\"x\":1}"); /* whole as it stands, but the answer was cut */
     parts[1].broken = true;
     parts[2] = raw_part(PW_PART_SERVER_TOOL, "", "{\"type\":\"server_tool_use\"}");
     result(&f, "a", "\"arguments: not JSON\"");

@@ -74,6 +74,9 @@ static const quirk quirks[] = {
     {"an empty finish_reason is none, [DONE] is enough (Snowflake)",
      {DELTA("{'content':'a'}"), END(""), DONE},
      REPLY("done") TEXT("a") SEEN("a", "")},
+    {"an empty finish_reason takes none away",
+     {DELTA("{'content':'a'}"), END("stop"), END("")},
+     REPLY("done") TEXT("a") SEEN("a", "")},
     {"[DONE] without a reason, with whole calls",
      {TOOL("{'id':'a','function':{'name':'f','arguments':'{}'}}"), DONE},
      REPLY("tool_calls") CALL("a", "f", "{}") CALLS_ONLY},
@@ -183,6 +186,14 @@ static const quirk quirks[] = {
       TOOL("{'id':'','function':{'name':'g','arguments':'{\\'x\\':1}'}}"), END("stop"), DONE},
      REPLY("tool_calls") CALL("", "f", "{}") CALL("", "g", "{}") CALL("", "g", "{'x':1}")
          CALLS_ONLY},
+    {"another name with neither id nor index is another call",
+     {TOOL("{'function':{'name':'f','arguments':''}}"),
+      TOOL("{'function':{'name':'g','arguments':''}}"), END("stop"), DONE},
+     REPLY("tool_calls") CALL("", "f", "{}") CALL("", "g", "{}") CALLS_ONLY},
+    {"a brace inside a string, after a quote that is escaped, ends no arguments",
+     {TOOL("{'index':0,'id':'a','function':{'name':'f','arguments':'{\\'x\\':\\'\\\\\\'}'}}"),
+      TOOL("{'index':0,'id':'a','function':{'name':'f','arguments':'y\\'}'}}"), END("stop"), DONE},
+     REPLY("tool_calls") CALL("a", "f", "{'x':'\\'}y'}") CALLS_ONLY},
     {"an id that comes late",
      {TOOL("{'index':0,'function':{'name':'f','arguments':'{'}}"),
       TOOL("{'index':0,'id':'a','function':{'arguments':'}'}}"), END("stop"), DONE},
@@ -361,6 +372,10 @@ static const account accounts[] = {
       "{'usage':{'prompt_tokens':7,'completion_tokens':2,'total_tokens':9}}",
       "{'usage':{'prompt_tokens':7,'completion_tokens':3}}"},
      "usage=7/-1/-1/3/-1"},
+    {"a total is of its own numbers",
+     {"{'usage':{'prompt_tokens':7,'completion_tokens':1,'total_tokens':20}}",
+      "{'usage':{'prompt_tokens':7,'completion_tokens':3}}"},
+     "usage=7/-1/-1/3/-1"},
     {"inside the choice (older Kimi)",
      {"{'choices':[{'delta':{},'usage':{'prompt_tokens':7,'completion_tokens':3}}]}"},
      "usage=7/-1/-1/3/-1"},
@@ -436,6 +451,11 @@ static void test_P2_whole_objects(void **state)
                            "\"a\",\"reasoning_content\":\"b\"},\"finish_reason\":null}]}");
     assert_holds(text, "reply done [] id=i model=m ");
     assert_holds(text, "text=b ");
+    free(text);
+    text =
+        told_text("{\"choices\":[{\"message\":{\"content\":\"a\"}},{\"message\":{\"tool_calls\":[{"
+                  "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}]}");
+    assert_holds(text, "reply tool_calls [] ");
     free(text);
     text = told_text("{\"error\":\"too long\",\"code\":\"x\"}");
     assert_holds(text, "message=too long");
