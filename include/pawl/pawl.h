@@ -94,6 +94,9 @@ typedef struct pawl_options {
     void *ctx;
     /* level: 0 error, 1 warning, 2 information; NULL: nothing is logged */
     void (*log)(void *ctx, int32_t level, pawl_str json);
+    pawl_str outbound_allow; /* what http tools may reach beyond public addresses: addresses and
+                                networks by commas, "127.0.0.1, 10.0.0.0/8"; empty:
+                                $PAWL_OUTBOUND_ALLOW */
 } pawl_options;
 /* Inspect: creates and migrates nothing; pawl_start and pawl_submit are PAWL_MISUSE. */
 #define PAWL_OPEN_READ_ONLY 1

@@ -28,7 +28,7 @@ typedef struct loading {
 /* Keys and kinds that are designed but not built: the message should not be "unknown key". */
 static const char *const later_keys[] = {"surfaces", "schedules", NULL};
 static const char *const later_tool_keys[] = {"approval", "trust_annotations", NULL};
-static const char *const later_kinds[] = {"http", "mcp", "agent", NULL};
+static const char *const later_kinds[] = {"mcp", "agent", NULL};
 
 static bool is_among(const char *const *list, pw_str text)
 {

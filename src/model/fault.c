@@ -134,27 +134,9 @@ static bool says_any(pw_str text, const char *const *phrases)
 
 /* --- Headers --- */
 
-static bool same_name(pw_str a, const char *b)
-{
-    if (a.len != strlen(b)) {
-        return false;
-    }
-    for (size_t i = 0; i < a.len; i++) {
-        if (lower(a.ptr[i]) != b[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static pw_str header(const pw_fault *fault, const char *name)
 {
-    for (size_t i = 0; i < fault->header_count; i++) {
-        if (same_name(fault->headers[i].name, name)) {
-            return pw_str_trim(fault->headers[i].value);
-        }
-    }
-    return PW_STR("");
+    return pw_header_get(fault->headers, fault->header_count, name);
 }
 
 /* "12" or "12.5", times `unit` milliseconds. */

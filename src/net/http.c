@@ -7,7 +7,10 @@
  * of its own callbacks. `soon` is a timer of zero length that runs on the loop's next turn what
  * must not run where it was asked for: aborts, and the end of everything.
  *
- * Life of a transfer: start → (HEAD → BYTES*) → END | BROKEN. Whatever goes wrong inside a callback
+ * Life of a transfer: start → (looked up and checked, when guarded) → (HEAD → BYTES*) → END |
+ * BROKEN. The check is made twice: of the answer to the one look-up, and of each address at the
+ * moment a socket is made for it, so that no difference between readers of URLs opens a door.
+ * Whatever goes wrong inside a callback
  * (a cap, no memory, an abort) is marked on the transfer, and the mark words its end.
  *
  * A thousand transfers at once are ordinary: buffers are small, and a body is read out of the
@@ -20,7 +23,10 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/format.h"
 #include "net/curl.h"
+#include "net/lookup.h"
+#include "net/url.h"
 
 #define CONNECT_MS_DEFAULT 10000
 #define BODY_BYTES_DEFAULT ((size_t)64 << 20)
@@ -29,6 +35,7 @@
 #define IDLE_CONNECTIONS 64L
 #define HEAD_BYTES_MAX ((size_t)64 << 10)
 #define HEAD_LINES_MAX 256
+#define ADDRESSES_MAX 16 /* that are tried; all are checked */
 
 typedef struct transfer {
     pw_http *http;
@@ -36,6 +43,12 @@ typedef struct transfer {
     uint64_t call;
     CURL *easy;
     struct curl_slist *headers;
+    bool guarded;
+    const pw_networks *allow;
+    pw_url url; /* guarded: of `name`'s bytes */
+    char name[256];
+    pw_lookup *lookup;         /* under way */
+    struct curl_slist *places; /* where the name leads */
     pw_str body[3];
     size_t body_size, body_sent;
     size_t limit, received; /* of the answer */
@@ -45,6 +58,7 @@ typedef struct transfer {
     int status;
     bool head_told;
     const char *mark; /* why it must end, or NULL */
+    const char *why;  /* in words, or NULL: the mark's own */
     char words[CURL_ERROR_SIZE];
 } transfer;
 
@@ -83,9 +97,18 @@ static void release(const pw_http *http, void *ptr, size_t size)
 
 /* --- Ends --- */
 
-static const char *code_of(const transfer *t, CURLcode result)
+/* When in doubt, yes: whoever must not do a thing twice asks. */
+static bool was_sent(const transfer *t)
 {
     curl_off_t sending_began_us = 0;
+    long head_bytes = 0;
+    (void)t->http->curl->easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sending_began_us);
+    (void)t->http->curl->easy_getinfo(t->easy, CURLINFO_REQUEST_SIZE, &head_bytes);
+    return t->head_told || t->body_sent > 0 || head_bytes > 0 || sending_began_us > 0;
+}
+
+static const char *code_of(const transfer *t, CURLcode result)
+{
     switch ((int)result) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -93,8 +116,7 @@ static const char *code_of(const transfer *t, CURLcode result)
     case CURLE_COULDNT_CONNECT:
         return "connect";
     case CURLE_OPERATION_TIMEDOUT:
-        (void)t->http->curl->easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sending_began_us);
-        return sending_began_us == 0 ? "connect" : "timeout";
+        return was_sent(t) ? "timeout" : "connect";
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
@@ -113,7 +135,7 @@ static const char *code_of(const transfer *t, CURLcode result)
         return t->head_told ? "cut_off" : "reset";
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
-        return "url";
+        return was_sent(t) ? "transport" : "url"; /* an answer that is no HTTP is the second too */
     case CURLE_OUT_OF_MEMORY:
         return "no_memory";
     default:
@@ -123,6 +145,9 @@ static const char *code_of(const transfer *t, CURLcode result)
 
 static pw_str words_of(const transfer *t, CURLcode result)
 {
+    if (t->mark && t->why) {
+        return pw_str_from(t->why);
+    }
     if (t->mark) {
         return pw_str_is(pw_str_from(t->mark), "too_large") ? PW_STR("the answer is over its limit")
                : pw_str_is(pw_str_from(t->mark), "aborted") ? PW_STR("it was aborted")
@@ -134,6 +159,12 @@ static pw_str words_of(const transfer *t, CURLcode result)
     return pw_str_from(t->http->curl->easy_strerror(result));
 }
 
+static void forbid(transfer *t)
+{
+    t->mark = "forbidden";
+    t->why = "the host has a private or reserved address, which outbound_allow does not list";
+}
+
 static void free_transfer(transfer *t)
 {
     pw_http *http = t->http;
@@ -141,6 +172,7 @@ static void free_transfer(transfer *t)
         t->http->curl->easy_cleanup(t->easy);
     }
     t->http->curl->slist_free_all(t->headers);
+    t->http->curl->slist_free_all(t->places);
     pw_arena_free(&t->arena);
     release(http, t, sizeof *t);
 }
@@ -151,7 +183,10 @@ static void finish(transfer *t, CURLcode result)
     pw_http *http = t->http;
     const bool good = result == CURLE_OK && !t->mark && t->head_told;
     const char *code = t->mark ? t->mark : code_of(t, result);
-    (void)http->curl->multi_remove_handle(http->multi, t->easy);
+    if (t->lookup) {
+        pw_lookup_drop(t->lookup);
+    }
+    (void)http->curl->multi_remove_handle(http->multi, t->easy); /* also if it never came in */
     if (t->prev) {
         t->prev->next = t->next;
     } else {
@@ -164,7 +199,8 @@ static void finish(transfer *t, CURLcode result)
                                  .call = t->call,
                                  .status = t->status,
                                  .code = good ? NULL : code,
-                                 .message = good ? PW_STR_NONE : words_of(t, result)};
+                                 .message = good ? PW_STR_NONE : words_of(t, result),
+                                 .sent = !good && was_sent(t)};
     http->handler(http->ctx, &event);
     free_transfer(t);
 }
@@ -357,8 +393,12 @@ static void on_soon(uv_timer_t *timer)
 
 static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
-    (void)ctx;
+    transfer *t = ctx;
     (void)purpose;
+    if (t->guarded && !pw_guard_allows(&address->addr, t->allow)) {
+        forbid(t);
+        return CURL_SOCKET_BAD;
+    }
     int type = address->socktype;
 #ifdef SOCK_CLOEXEC
     type |= SOCK_CLOEXEC; /* from birth: no tool inherits it */
@@ -545,6 +585,11 @@ static CURLcode set_connection(transfer *t, const pw_http_limits *limits)
         SET(CURLOPT_TIMEOUT_MS, (long)limits->total_ms);
     }
     SET(CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    SET(CURLOPT_OPENSOCKETDATA, t);
+    if (t->guarded) {
+        SET(CURLOPT_FRESH_CONNECT, 1L);
+        SET(CURLOPT_FORBID_REUSE, 1L);
+    }
     return result;
 }
 
@@ -614,6 +659,127 @@ static pw_status begin_curl(pw_http *http, pw_error *error)
     return PW_OK;
 }
 
+static void join(pw_http *http, transfer *t)
+{
+    t->next = http->transfers;
+    if (t->next) {
+        t->next->prev = t;
+    }
+    http->transfers = t;
+}
+
+/* --- Guarded: looking up and checking --- */
+
+static void on_lookup_gone(void *owner)
+{
+    pw_http *http = owner;
+    http->open_handles--;
+    maybe_gone(http);
+}
+
+/* "+name:port:address,…": what curl takes for the answer to its own look-up. */
+static bool pin(transfer *t, const struct addrinfo *list)
+{
+    char text[64], line[256 + ADDRESSES_MAX * 50];
+    size_t used = pw_format(line, sizeof line, "+%s:%d", t->name, (int)t->url.port);
+    size_t count = 0;
+    for (; list && count < ADDRESSES_MAX; list = list->ai_next) {
+        const bool six = list->ai_family == AF_INET6;
+        const void *address = list->ai_addr;
+        if ((six ? uv_ip6_name(address, text, sizeof text)
+                 : uv_ip4_name(address, text, sizeof text)) != 0) {
+            continue;
+        }
+        used += pw_format(line + used, sizeof line - used, "%c%s%s%s", count == 0 ? ':' : ',',
+                          six ? "[" : "", text, six ? "]" : "");
+        count++;
+    }
+    const pw_curl *curl = t->http->curl;
+    t->places = curl->slist_append(NULL, line);
+    return count > 0 && t->places &&
+           curl->easy_setopt(t->easy, CURLOPT_RESOLVE, t->places) == CURLE_OK;
+}
+
+static void on_looked_up(void *ctx, const struct addrinfo *list, const char *why)
+{
+    transfer *t = ctx;
+    t->lookup = NULL;
+    if (t->mark) {
+        return; /* aborted: `soon` ends it */
+    }
+    if (!list) {
+        t->mark = "dns";
+        t->why = why;
+    } else if (!pw_guard_allows_all(list, t->allow)) {
+        forbid(t);
+    } else if ((!t->url.literal && !pin(t, list)) ||
+               t->http->curl->multi_add_handle(t->http->multi, t->easy) != CURLM_OK) {
+        t->mark = "no_memory";
+    }
+    if (t->mark) {
+        finish(t, CURLE_OK);
+    }
+}
+
+static pw_status look_up(transfer *t, const pw_http_limits *limits)
+{
+    pw_http *http = t->http;
+    const pw_lookup_ask ask = {.loop = http->loop,
+                               .allocator = http->allocator,
+                               .host = pw_str_from(t->name),
+                               .port = t->url.port,
+                               .limit_ms =
+                                   limits->connect_ms > 0 ? limits->connect_ms : CONNECT_MS_DEFAULT,
+                               .done = on_looked_up,
+                               .ctx = t,
+                               .gone = on_lookup_gone,
+                               .owner = http};
+    PW_TRY(pw_lookup_start(&ask, &t->lookup));
+    http->open_handles++;
+    return PW_OK;
+}
+
+static pw_status guard(transfer *t, const pw_http_request *request, const pw_http_limits *limits,
+                       pw_error *error)
+{
+    pw_error why = {0};
+    const pw_status status = pw_url_parse(request->url, &t->url, &why);
+    if (status != PW_OK) {
+        return PW_FAIL(error, status, "url: %s", why.message);
+    }
+    t->guarded = true;
+    t->allow = limits->allow;
+    (void)pw_format(t->name, sizeof t->name, "%.*s", PW_STR_ARG(t->url.host));
+    return PW_OK;
+}
+
+/* --- Starting --- */
+
+static pw_status begin(transfer *t, const pw_http_request *request, const pw_http_limits *limits)
+{
+    pw_http *http = t->http;
+    pw_arena scratch;
+    pw_arena_init(&scratch, http->allocator, 0, 0);
+    const pw_status status = prepare(t, request, limits, &scratch);
+    pw_arena_free(&scratch);
+    PW_TRY(status);
+    if (t->guarded) {
+        PW_TRY(look_up(t, limits));
+        join(http, t);
+        return PW_OK;
+    }
+    join(http, t);
+    const CURLMcode added = http->curl->multi_add_handle(http->multi, t->easy);
+    if (added == CURLM_OK) {
+        return PW_OK;
+    }
+    http->transfers = t->next;
+    if (t->next) {
+        t->next->prev = NULL;
+    }
+    return added == CURLM_RECURSIVE_API_CALL ? PW_MISUSE : PW_NOMEM;
+}
+
 pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *request,
                         const pw_http_limits *limits, pw_error *error)
 {
@@ -634,25 +800,17 @@ pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *req
         t->body[i] = request->body[i];
         t->body_size += request->body[i].len;
     }
-    pw_arena scratch;
-    pw_arena_init(&scratch, http->allocator, 0, 0);
-    pw_status status = prepare(t, request, limits, &scratch);
-    pw_arena_free(&scratch);
+    pw_status status = PW_OK;
+    if (limits && limits->guarded) {
+        status = guard(t, request, limits, error);
+        if (status != PW_OK) {
+            free_transfer(t);
+            return status;
+        }
+    }
+    status = begin(t, request, limits);
     if (status == PW_OK) {
-        t->next = http->transfers;
-        if (t->next) {
-            t->next->prev = t;
-        }
-        http->transfers = t;
-        const CURLMcode added = http->curl->multi_add_handle(http->multi, t->easy);
-        if (added == CURLM_OK) {
-            return PW_OK;
-        }
-        http->transfers = t->next;
-        if (t->next) {
-            t->next->prev = NULL;
-        }
-        status = added == CURLM_RECURSIVE_API_CALL ? PW_MISUSE : PW_NOMEM;
+        return PW_OK;
     }
     free_transfer(t);
     return PW_FAIL(error, status, "the request could not be started");

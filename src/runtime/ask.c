@@ -7,20 +7,12 @@
  * process breaks off (stalled, too large, no memory) ends through the same door as one that broke
  * by itself.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "net/secret.h"
 #include "runtime/loop.h"
 
-enum {
-    FAREWELL_MS = 10000,
-    CONNECT_MS = 10000,
-    FIRST_TOKEN_MS = 120000,
-    IDLE_MS = 120000,
-    KEY_BYTES = 8192
-};
+enum { FAREWELL_MS = 10000, CONNECT_MS = 10000, FIRST_TOKEN_MS = 120000, IDLE_MS = 120000 };
 
 /* --- Deltas and ends --- */
 
@@ -441,29 +433,6 @@ void pw_model_heard(void *context, const pw_http_event *event)
 
 /* --- Where, and as whom --- */
 
-/* The whole of a small file without surrounding space; false when it cannot be read. */
-static bool read_key_file(pw_str path, pw_arena *arena, pw_str *ret)
-{
-    pw_str name;
-    char *bytes = pw_arena_bytes(arena, KEY_BYTES);
-    if (!bytes || pw_arena_dup(arena, path, &name) != PW_OK) {
-        return false;
-    }
-    int fd = open(name.ptr, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return false;
-    }
-    size_t len = 0;
-    ssize_t got = 0;
-    while (len < KEY_BYTES &&
-           ((got = read(fd, bytes + len, KEY_BYTES - len)) > 0 || (got < 0 && errno == EINTR))) {
-        len += got > 0 ? (size_t)got : 0;
-    }
-    bool good = close(fd) == 0 && got == 0;
-    *ret = pw_str_trim((pw_str){bytes, len});
-    return good && ret->len > 0;
-}
-
 /* PW_NOT_FOUND: the error says which variable or file has no key. Read anew at every call, so that
  * a rotated key needs no restart. */
 static pw_status find_key(pw_running *running, const pw_json *model, pw_error *error)
@@ -471,10 +440,7 @@ static pw_status find_key(pw_running *running, const pw_json *model, pw_error *e
     pw_str file = pw_json_text(pw_json_get(model, "api_key_file"));
     pw_str variable = pw_json_text(pw_json_get(model, "api_key_env"));
     if (file.len > 0) {
-        return read_key_file(file, &running->arena, &running->endpoint.key)
-                   ? PW_OK
-                   : PW_FAIL(error, PW_NOT_FOUND, "the key file %.*s cannot be read or is empty",
-                             PW_STR_ARG(file));
+        return pw_secret_file(file, &running->arena, &running->endpoint.key, error);
     }
     bool named = variable.len > 0;
     if (!named && running->provider->default_key_env) {

@@ -646,6 +646,7 @@ static pw_status start_parts(pw_loop *loop, pw_error *error)
         .loop = &loop->uv, .allocator = p->allocator, .done = pw_tool_ended, .ctx = loop};
     host.store_path = pw_setup_store_path(p);
     host.threads = p->options.threads;
+    host.outbound = p->outbound;
     PW_TRY(pw_readers_new(p, &loop->readers, error));
     PW_TRY(pw_tool_runner_new(&host, &loop->tools, error));
     PW_TRY(pw_http_new(&loop->uv, p->allocator, pw_model_heard, loop, &loop->http, error));

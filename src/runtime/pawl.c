@@ -84,6 +84,18 @@ pw_str pw_setup_store_path(const pawl *p)
     return pw_str_begins(url, scheme) ? pw_str_slice(url, scheme.len, url.len) : PW_STR_NONE;
 }
 
+static pw_status read_outbound(pawl *p, pw_error *error)
+{
+    pw_str text = {p->options.outbound_allow.ptr, p->options.outbound_allow.len};
+    const bool own = text.len > 0;
+    if (!own) {
+        text = pw_str_from(getenv("PAWL_OUTBOUND_ALLOW"));
+    }
+    p->options.outbound_allow = (pawl_str){NULL, 0};
+    return pw_networks_parse(own ? "options.outbound_allow" : "PAWL_OUTBOUND_ALLOW", text,
+                             &p->arena, &p->outbound, error);
+}
+
 static pw_status copy_options(pawl *p, const pawl_options *options, pw_error *error)
 {
     if (options && (options->size < offsetof(pawl_options, ctx) || options->size > 4096)) {
@@ -97,6 +109,7 @@ static pw_status copy_options(pawl *p, const pawl_options *options, pw_error *er
         return PW_FAIL(error, PW_INVALID,
                        "options.flags or options.threads: not a value this version knows");
     }
+    PW_TRY(read_outbound(p, error));
     pw_str store = {p->options.store.ptr, p->options.store.len};
     pw_str agents = {p->options.agents.ptr, p->options.agents.len};
     pw_str principal = {p->options.principal.ptr, p->options.principal.len};

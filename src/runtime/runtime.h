@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "agent/agent.h"
+#include "net/guard.h"
 #include "runtime/hub.h"
 #include "runtime/inside.h"
 #include "runtime/waiters.h"
@@ -29,8 +30,9 @@ struct pawl {
     pw_arena arena;       /* what lives as long as the handle; written before start only */
     pawl_options options; /* copied; strings in `arena` */
     pw_str principal;
-    pw_store *store;   /* reads: any thread. Writes: the writer thread alone */
-    pw_writer *writer; /* NULL when opened read-only */
+    pw_networks outbound; /* what the engine may call beyond public addresses */
+    pw_store *store;      /* reads: any thread. Writes: the writer thread alone */
+    pw_writer *writer;    /* NULL when opened read-only */
     pw_hub *hub;
     pw_loop *loop;                 /* NULL until pawl_start */
     const pw_agent *const *agents; /* fixed at start; the first or `default` is the default one */

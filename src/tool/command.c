@@ -154,28 +154,6 @@ static pw_str numbered(pw_command *c, const char *format, int number)
     return (pw_str){text, pw_format(text, 64, "%s %d", format, number)};
 }
 
-static void text_result(pw_command *c, pw_tool_outcome *outcome)
-{
-    pw_str text = pw_buffer_str(&c->output);
-    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
-        text.len--;
-    }
-    pw_buffer mended;
-    pw_buffer_init(&mended, c->run->runner->host.allocator, text.len * 3 + 1);
-    pw_status status = pw_utf8_clean(text) ? PW_OK : pw_utf8_mend(&mended, text);
-    if (status == PW_OK) {
-        (void)pw_buffer_byte(&c->text, '"');
-        pw_json_escape(&c->text, mended.len > 0 ? pw_buffer_str(&mended) : text);
-        status = pw_buffer_byte(&c->text, '"');
-    }
-    pw_buffer_free(&mended);
-    if (status == PW_OK) {
-        *outcome = (pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = pw_buffer_str(&c->text)};
-    } else {
-        pw_outcome_error(outcome, "OutOfMemory", "the tool's result was lost: out of memory");
-    }
-}
-
 static void exited(pw_command *c, int code, pw_tool_outcome *outcome)
 {
     if (code == 75) {
@@ -191,11 +169,13 @@ static void exited(pw_command *c, int code, pw_tool_outcome *outcome)
         const pw_str message = complaint(c, numbered(c, "exited with status", code));
         *outcome = (pw_tool_outcome){.kind = PW_TOOL_ERROR, .message = message};
     } else {
-        const pw_status status =
-            pw_tool_json(&c->run->arena, pw_buffer_str(&c->output), &outcome->json);
+        const pw_str output = pw_buffer_str(&c->output);
+        pw_status status = pw_tool_json(&c->run->arena, output, &outcome->json);
         if (status == PW_INVALID) {
-            text_result(c, outcome);
-        } else if (status != PW_OK) {
+            status = pw_tool_text(&c->text, c->run->runner->host.allocator, output);
+            *outcome = (pw_tool_outcome){.kind = PW_TOOL_RESULT, .json = pw_buffer_str(&c->text)};
+        }
+        if (status != PW_OK) {
             pw_outcome_error(outcome, "OutOfMemory", "the tool's result was lost: out of memory");
         }
     }

@@ -10,7 +10,9 @@ static const char *const common_keys[] = {"name",  "kind",     "description",  "
 static const char *const native_keys[] = {NULL};
 static const char *const sql_keys[] = {"sql", NULL};
 static const char *const command_keys[] = {"run", "env", NULL};
-static const char *const later_kinds[] = {"http", "mcp", "agent", NULL};
+static const char *const http_keys[] = {
+    "url", "method", "headers", "signing_secret_env", "signing_secret_file", NULL};
+static const char *const later_kinds[] = {"mcp", "agent", NULL};
 /* Ours to give, not the environment's. */
 static const char *const own_names[] = {"PAWL_SESSION",         "PAWL_TURN",    "PAWL_STEP",
                                         "PAWL_IDEMPOTENCY_KEY", "PAWL_ANSWERS", NULL};
@@ -60,7 +62,7 @@ static pw_status check_run(const pw_json *run, pw_error *error)
     return PW_OK;
 }
 
-static bool good_variable(pw_str name)
+bool pw_tool_good_variable(pw_str name)
 {
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.ptr[i];
@@ -81,7 +83,7 @@ static pw_status check_env(const pw_json *env, pw_error *error)
         return PW_FAIL(error, PW_INVALID, "env: expected a list of names of variables");
     }
     for (const pw_json *name = env->child; name != NULL; name = name->next) {
-        if (!pw_json_is(name, PW_JSON_STRING) || !good_variable(name->text)) {
+        if (!pw_json_is(name, PW_JSON_STRING) || !pw_tool_good_variable(name->text)) {
             return PW_FAIL(
                 error, PW_INVALID, "env: expected a variable's name, found %.*s",
                 PW_STR_ARG(pw_str_slice(name->raw, 0, name->raw.len < 60 ? name->raw.len : 60)));
@@ -118,11 +120,15 @@ pw_status pw_tool_declaration_check(const pw_tool_declaration *tool, pw_error *e
         PW_TRY(check_keys(tool->config, command_keys, tool->kind, error));
         return check_command(tool, error);
     }
+    if (pw_str_is(tool->kind, "http")) {
+        PW_TRY(check_keys(tool->config, http_keys, tool->kind, error));
+        return pw_http_check(tool, error);
+    }
     if (is_among(later_kinds, tool->kind)) {
         return PW_FAIL(error, PW_UNSUPPORTED,
                        "kind: tools of kind %.*s are not supported in this version",
                        PW_STR_ARG(tool->kind));
     }
-    return PW_FAIL(error, PW_INVALID, "kind: expected native, sql or command, found \"%.*s\"",
+    return PW_FAIL(error, PW_INVALID, "kind: expected native, sql, command or http, found \"%.*s\"",
                    PW_STR_ARG(tool->kind));
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/utf8.h"
 #include "tool/tool_inner.h"
 
@@ -107,23 +108,6 @@ static int bind_all(const sql_work *work, sqlite3_stmt *statement)
 
 /* --- Rows out --------------------------------------------------------------------------------- */
 
-static void put_base64(pw_buffer *out, const uint8_t *bytes, size_t size)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < size; i += 3) {
-        const size_t left = size - i;
-        const uint32_t three = (uint32_t)bytes[i] << 16 |
-                               (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                               (left > 2 ? (uint32_t)bytes[i + 2] : 0);
-        const char four[4] = {digits[three >> 18], digits[three >> 12 & 63],
-                              left > 1 ? digits[three >> 6 & 63] : '=',
-                              left > 2 ? digits[three & 63] : '='};
-        if (pw_buffer_add(out, (pw_str){four, 4}) != PW_OK) {
-            return;
-        }
-    }
-}
-
 static void put_double(const sql_work *work, pw_buffer *out, double real)
 {
     if (real != real || real - real != 0.0) { /* JSON has no infinities */
@@ -184,7 +168,7 @@ static void put_value(sql_work *work, sqlite3_stmt *statement, int column)
         const uint8_t *bytes = sqlite3_column_blob(statement, column);
         const int size = sqlite3_column_bytes(statement, column);
         (void)pw_buffer_add(out, PW_STR("{\"base64\":\""));
-        put_base64(out, bytes, bytes != NULL ? (size_t)size : 0);
+        (void)pw_base64_add(out, (pw_str){(const char *)bytes, bytes != NULL ? (size_t)size : 0});
         (void)pw_buffer_add(out, PW_STR("\"}"));
         return;
     }

@@ -5,6 +5,7 @@
  * tells from inside its own start or abort, and a host may start and abort from inside `done`.
  * Closing is that queue run dry: every call ends or is abandoned, the threads go, then the handles.
  */
+#include "base/utf8.h"
 #include "tool/tool_inner.h"
 
 #define THREADS_DEFAULT ((size_t)4)
@@ -138,7 +139,8 @@ void pw_run_free(pw_run *run)
 
 static const pw_run_kind *kind_of(const pw_tool_declaration *tool)
 {
-    static const pw_run_kind *const kinds[] = {&pw_run_native, &pw_run_sql, &pw_run_command};
+    static const pw_run_kind *const kinds[] = {&pw_run_native, &pw_run_sql, &pw_run_command,
+                                               &pw_run_http};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (pw_str_is(tool->kind, kinds[i]->name)) {
             return kinds[i];
@@ -271,6 +273,23 @@ pw_status pw_tool_json(pw_arena *arena, pw_str text, pw_str *ret)
     return PW_OK;
 }
 
+pw_status pw_tool_text(pw_buffer *out, const pw_allocator *allocator, pw_str text)
+{
+    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
+        text.len--;
+    }
+    pw_buffer mended;
+    pw_buffer_init(&mended, allocator, text.len * 3 + 1);
+    pw_status status = pw_utf8_clean(text) ? PW_OK : pw_utf8_mend(&mended, text);
+    if (status == PW_OK) {
+        (void)pw_buffer_byte(out, '"');
+        pw_json_escape(out, mended.len > 0 ? pw_buffer_str(&mended) : text);
+        status = pw_buffer_byte(out, '"');
+    }
+    pw_buffer_free(&mended);
+    return status;
+}
+
 /* --- Opening and closing ---------------------------------------------------------------------- */
 
 static void runner_free(pw_tool_runner *runner)
@@ -294,15 +313,20 @@ void pw_runner_unhold(pw_tool_runner *runner)
     }
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void one_closed(void *context)
 {
-    pw_tool_runner *runner = handle->data;
+    pw_tool_runner *runner = context;
     if (--runner->handles == 0) {
         void (*closed)(void *) = runner->closed;
         void *ctx = runner->closed_ctx;
         pw_runner_unhold(runner);
         closed(ctx);
     }
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    one_closed(handle->data);
 }
 
 static bool only_stuck_left(const pw_tool_runner *runner)
@@ -322,6 +346,10 @@ static void check_closed(pw_tool_runner *runner)
     }
     runner->ending = true;
     pw_pool_leave(runner);
+    if (runner->http != NULL) {
+        runner->handles++;
+        pw_http_close(runner->http, one_closed, runner);
+    }
     uv_close((uv_handle_t *)&runner->wake, on_handle_closed);
     uv_close((uv_handle_t *)&runner->last_call, on_handle_closed);
     uv_close((uv_handle_t *)&runner->child, on_handle_closed);

@@ -6,7 +6,8 @@
  * native    a C function, on a pool thread; a transactional one on the writer thread inside its
  * transaction sql       statements with :named arguments: transactional through the writer's
  * handle, `none` through a read-only connection on a pool thread command   a child process without
- * a shell: JSON in on standard input, result on standard output
+ * a shell: JSON in on standard input, result on standard output http      a POST to a server,
+ * through the outbound guard
  */
 #ifndef PW_TOOL_TOOL_H
 #define PW_TOOL_TOOL_H
@@ -14,6 +15,7 @@
 #include <uv.h>
 
 #include "core/session.h"
+#include "net/guard.h"
 
 /* How a call ended: called on the loop thread, once per started call; strings live for the call
  * only. */
@@ -25,10 +27,12 @@ typedef struct pw_tool_host {
     pw_str store_path; /* of an SQLite store, for read-only sql tools; else empty */
     pw_tool_done done;
     void *ctx;
-    size_t
-        output_bytes; /* cap on a command's output, default 50 MiB: over it the call is an error */
+    size_t output_bytes; /* cap on a command's output, default 50 MiB (of http tools 8 MiB): over it
+                            the call is an error */
     int32_t threads; /* of the pool for native calls and read-only sql; 0: 4. Stuck ones come on top
                         (D6) */
+    pw_networks outbound; /* what http tools may reach beyond public addresses; outlives the runner
+                           */
     pw_tool_done late; /* may be NULL. What an abandoned call ended with after its `done`: evidence
                           (D8), loop thread */
 } pw_tool_host;

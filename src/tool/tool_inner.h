@@ -22,6 +22,7 @@
 
 #include <pawl/pawl.h>
 
+#include "net/http.h"
 #include "tool/tool.h"
 
 typedef struct pw_run pw_run;
@@ -36,7 +37,7 @@ typedef struct pw_run_kind {
     void (*release)(pw_run *); /* gives back what the run holds, then pw_run_free, now or later */
 } pw_run_kind;
 
-extern const pw_run_kind pw_run_native, pw_run_sql, pw_run_command;
+extern const pw_run_kind pw_run_native, pw_run_sql, pw_run_command, pw_run_http;
 
 /* A pool thread. Made by the loop, joined by it; a stuck one at close is detached. */
 typedef struct pw_worker pw_worker;
@@ -101,6 +102,7 @@ struct pw_tool_runner {
     bool child_watched, no_pidfd; /* (loop) */
     int handles;                  /* (loop) own handles not yet closed */
     pw_pool pool;
+    pw_http *http;        /* (loop) from the first http tool on; models have another */
     bool closing, ending; /* (loop) */
     void (*closed)(void *ctx);
     void *closed_ctx;
@@ -121,6 +123,11 @@ void pw_outcome_error(pw_tool_outcome *, const char *error_class,
 /* JSON as a tool gave it, made fit to keep (A8): byte-exact unless it holds lone surrogates, NUL or
  * invalid UTF-8. PW_INVALID: not JSON. */
 pw_status pw_tool_json(pw_arena *, pw_str text, pw_str *ret);
+/* Any other text as a JSON string, appended: made valid, without the line's end at its end. */
+pw_status pw_tool_text(pw_buffer *, const pw_allocator *, pw_str text);
+
+/* declaration.c */
+bool pw_tool_good_variable(pw_str name); /* of the environment */
 
 /* pool.c */
 pw_status pw_pool_init(pw_pool *, size_t cap);
@@ -144,6 +151,9 @@ struct sqlite3;
 pw_status pw_sql_run(struct sqlite3 *, const pw_json *sql, const pw_json *arguments, pw_arena *,
                      pw_tool_outcome *ret);
 pw_status pw_sql_check(const pw_tool_declaration *, pw_error *);
+
+/* http_check.c */
+pw_status pw_http_check(const pw_tool_declaration *, pw_error *);
 
 /* command.c, spawn.c */
 void pw_command_child(pw_tool_runner *); /* (loop) a SIGCHLD came */

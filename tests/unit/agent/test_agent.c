@@ -148,12 +148,13 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
         {"name: a b\n" MODEL,
          "agent.yaml:1: name: expected up to 64 letters, digits, ., _ or -, found \"a b\"\n"},
         {"name: 5\n" MODEL, "agent.yaml:1: name: expected a string, found 5\n"},
-        {MODEL "tools:\n  - name: a\n    kind: http\n    url: x\n  - name: b\n    kind: native\n"
+        {MODEL "tools:\n  - name: a\n    kind: mcp\n    url: x\n  - name: b\n    kind: native\n"
                "    approval: { when: always }\n",
-         "agent.yaml:4: tools[0].kind: tools of kind http are not supported in this version\n"
+         "agent.yaml:4: tools[0].kind: tools of kind mcp are not supported in this version\n"
          "agent.yaml:8: tools[1].approval: is not supported in this version\n"},
         {MODEL "tools:\n  - { name: a, kind: shell }\n  - { kind: sql }\n  - 5\n",
-         "agent.yaml:3: tools[0].kind: expected one of [\"native\", \"sql\", \"command\"], found "
+         "agent.yaml:3: tools[0].kind: expected one of [\"native\", \"sql\", \"command\", "
+         "\"http\"], found "
          "\"shell\"\n"
          "agent.yaml:4: tools[1]: the property \"name\" is missing\n"
          "agent.yaml:5: tools[2]: expected an object, found 5\n"},

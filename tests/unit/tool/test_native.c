@@ -127,7 +127,7 @@ static void test_native_that_is_not_registered_is_not_started(void **state)
     assert_int_equal(bench_start(&b, &declaration, "{}", &call, &error), PW_NOT_FOUND);
     assert_string_equal(error.message, "this program has no native tool named x");
     pw_tool_declaration other = declaration;
-    other.kind = PW_STR("http");
+    other.kind = PW_STR("mcp");
     assert_int_equal(bench_start(&b, &other, "{}", &call, &error), PW_UNSUPPORTED);
     bench_close(&b);
 }

@@ -314,8 +314,8 @@ static void test_wrong_declarations_name_the_field(void **state)
         {"\"kind\":\"sql\",\"effects\":\"none\",\"sql\":\"select "
          ":itme\",\"input\":{\"properties\":{\"item\":{}}}",
          "sql: :itme is not a property of `input`"},
-        {"\"kind\":\"http\"", "kind: tools of kind http are not supported in this version"},
-        {"\"kind\":\"shell\"", "kind: expected native, sql or command, found \"shell\""},
+        {"\"kind\":\"mcp\"", "kind: tools of kind mcp are not supported in this version"},
+        {"\"kind\":\"shell\"", "kind: expected native, sql, command or http, found \"shell\""},
     };
     bench b;
     bench_open(&b, NULL);
