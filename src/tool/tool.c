@@ -329,10 +329,16 @@ static void on_handle_closed(uv_handle_t *handle)
     one_closed(handle->data);
 }
 
+/* Its memory waits for handles of the loop, also when it was never started. */
+static bool is_the_loops(const pw_run *run)
+{
+    return run->kind == &pw_run_command || run->kind == &pw_run_http;
+}
+
 static bool only_stuck_left(const pw_tool_runner *runner)
 {
     for (const pw_run *run = runner->runs; run != NULL; run = run->next) {
-        if (run->kind == &pw_run_command || !run->told || run->ended) {
+        if (is_the_loops(run) || !run->told || run->ended) {
             return false;
         }
     }
@@ -359,7 +365,7 @@ static void on_last_call(uv_timer_t *timer)
 {
     pw_tool_runner *runner = timer->data;
     for (pw_run *run = runner->runs; run != NULL; run = run->next) {
-        if (run->kind != &pw_run_command && !run->told && pw_pool_abandon(runner, run)) {
+        if (!is_the_loops(run) && !run->told && pw_pool_abandon(runner, run)) {
             pw_run_abandon(run);
         }
     }
