@@ -78,7 +78,7 @@ static const pw_chat_dialect dialects[] = {
      .no_content = NULL_CONTENT,
      .stream_options = true},
     {.name = "gemini",
-     .hosts = {"generativelanguage.googleapis.com", "aiplatform.googleapis.com"},
+     .hosts = {"googleapis.com"},
      .hosted = true,
      .tokens_field = "max_tokens",
      .no_content = NULL_CONTENT,
@@ -142,10 +142,26 @@ static pw_str authority_of(pw_str url)
     return pw_str_slice(url, from, to);
 }
 
+/* Names of hosts know no capitals; `host` has none. */
+static bool ends_like(pw_str authority, pw_str host)
+{
+    if (authority.len < host.len) {
+        return false;
+    }
+    for (size_t i = 0; i < host.len; i++) {
+        const char c = authority.ptr[authority.len - host.len + i];
+        if ((c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c) != host.ptr[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The host itself or one below it; a name that only ends alike is somebody else's. */
 static bool is_at(pw_str authority, pw_str host)
 {
     if (host.ptr[0] == ':') {
-        return pw_str_ends(authority, host);
+        return ends_like(authority, host);
     }
     size_t port = authority.len;
     while (port > 0 && authority.ptr[port - 1] >= '0' && authority.ptr[port - 1] <= '9') {
@@ -154,10 +170,8 @@ static bool is_at(pw_str authority, pw_str host)
     if (port > 0 && authority.ptr[port - 1] == ':') {
         authority.len = port - 1;
     }
-    return pw_str_equal(authority, host) ||
-           (authority.len > host.len && pw_str_ends(authority, host) &&
-            (authority.ptr[authority.len - host.len - 1] == '.' ||
-             authority.ptr[authority.len - host.len - 1] == '-'));
+    return ends_like(authority, host) &&
+           (authority.len == host.len || authority.ptr[authority.len - host.len - 1] == '.');
 }
 
 bool pw_chat_dialect_at(const pw_chat_dialect *dialect, pw_str base_url)
