@@ -12,7 +12,7 @@
 #include "net/secret.h"
 #include "runtime/loop.h"
 
-enum { FAREWELL_MS = 10000, CONNECT_MS = 10000, FIRST_TOKEN_MS = 120000, IDLE_MS = 120000 };
+enum { FAREWELL_MS = 2000, CONNECT_MS = 10000, FIRST_TOKEN_MS = 120000, IDLE_MS = 120000 };
 
 /* --- Deltas and ends --- */
 
@@ -377,7 +377,7 @@ void pw_farewell_send(pw_loop *loop, const pw_running *running)
     pw_arena arena;
     pw_arena_init(&arena, loop->p->allocator, 1024, 0);
     pw_http_request http = {0};
-    pw_http_limits limits = {.connect_ms = CONNECT_MS, .total_ms = FAREWELL_MS};
+    pw_http_limits limits = {.connect_ms = FAREWELL_MS, .total_ms = FAREWELL_MS};
     pw_endpoint endpoint = running->endpoint;
     endpoint.now_ms = pw_now_ms();
     pw_farewell *farewell = PW_NEW(&arena, pw_farewell);

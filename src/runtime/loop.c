@@ -530,7 +530,8 @@ static bool close_on(pw_loop *loop)
         pw_tool_runner_close(loop->tools, on_tools_closed, loop);
         return false;
     case 1:
-        if (loop->seat_total > 0 || !loop->tools_closed || pw_owner_busy(loop)) {
+        /* A farewell has a short limit of its own, and its turn's end is often ours too. */
+        if (loop->seat_total > 0 || !loop->tools_closed || pw_owner_busy(loop) || loop->farewells) {
             return false;
         }
         loop->closing_step = 2;

@@ -237,7 +237,7 @@ void pw_model_heard(void *loop, const pw_http_event *);
 void pw_running_abort_model(pw_loop *, pw_running *);
 void pw_farewell_send(pw_loop *,
                       const pw_running *); /* asks the provider to stop working on it, once, best
-                                              effort; its answer is not waited for */
+                                              effort, within 2 s; its answer is no matter */
 void pw_farewells_free(pw_loop *);         /* after the transport is gone */
 
 /* --- Ownership (owner.c) --- */
