@@ -27,7 +27,8 @@ class Fallback(AskingTest):
         turn, events = world.watch("go")
         self.assertEqual((turn["state"], turn["text"], turn["model"]), ("completed", "The fallback's answer.", "second"))
         self.assertEqual(self.asked(world), ["first"] * 4 + ["second"])
-        self.assertEqual((folded(events), len(named(events, "message.completed")), len(named(events, "turn.completed"))), ("The fallback's answer.", 1, 1))
+        self.assertEqual(([e["text"] for e in named(events, "message.completed")], len(named(events, "turn.completed"))), (["The fallback's answer."], 1))
+        self.assertIn(folded(events), ("", "The fallback's answer."), "deltas may be passed over (M3), and are never another's")
         self.assertEqual(len(named(events, "message.restarted")), 4, "each broken text was taken back")
         fallback, = named(events, "model.fallback")
         self.assertEqual((fallback["from"]["model"], fallback["to"]["model"]), ("first", "second"))
@@ -98,6 +99,21 @@ class Fallback(AskingTest):
         self.assertEqual(self.asked(world)[3:], ["first", "first"])
         world.fm.set_script([{"reply": {"thinking": "so", "text": "Next."}}])
         self.assertEqual(world.ask("next")["text"], "Next.")
+        self.assertEqual(world.refusals("gone"), [])
+
+    def test_F6_another_provider_is_asked_only_before_the_first_receipt(self):
+        rules = [{"when": {"model": "first", "turn": "early"}, "reply": {"fails": "no_model", "message": "gone"}},
+                 {"when": {"model": "first", "tool_results": 1}, "reply": {"fails": "no_model", "message": "gone"}},
+                 {"when": {"model": "first"}, "reply": {"calls": [call("put")]}}, {"text": "From the other."}]
+        world = self.chain("anthropic", rules, command("put", "idempotent"), second="chat")
+        turn = world.ask("early", "a")
+        self.assertEqual((turn["text"], turn["model"], turn["usage"]["fallbacks"]), ("From the other.", "second", 1))
+        self.assertEqual([r["protocol"] for r in world.fm.requests], ["anthropic", "chat"])
+        turn = world.ask("late", "b", check=1)
+        self.assertEqual((turn["state"], turn["reason"], turn["usage"]["fallbacks"], len(world.ledger())), ("failed", "model", 0, 1))
+        self.assertIn("the fallback second was not taken: it is of another provider, and this turn has receipts already", turn["detail"])
+        world.fm.set_script([{"reply": {"text": "Back."}}])
+        self.assertEqual(world.ask("again", "a")["model"], "first", "which goes on from what the other one said")
         self.assertEqual(world.refusals("gone"), [])
 
     def test_F6_a_person_is_told_in_a_line(self):

@@ -141,6 +141,36 @@ static void test_D8_late_and_started_records_tell_nothing(void **state)
     assert_int_equal(tell(f, &story[4], &e), 0);
 }
 
+static void test_F6_a_fallback_names_both_models_and_why(void **state)
+{
+    fixture *f = *state;
+    const pw_record record =
+        RECORD(3, MODEL_FALLBACK, "t1", "model:2",
+               "{\"v\":1,\"try\":2,\"from\":{\"index\":0,\"provider\":\"p\",\"model\":\"m-0\"},"
+               "\"to\":{\"index\":1,\"provider\":\"p\",\"model\":\"m-1\"},\"code\":\"gone\","
+               "\"message\":\"no such model\",\"usage\":{\"in_uncached\":4,\"out\":1},\"lost\":1}");
+    const pw_event_out *e;
+    assert_int_equal(tell(f, &record, &e), 1);
+    assert_str(e[0].name, "model.fallback");
+    assert_str(e[0].id, "3");
+    const pw_json *data = data_of(f, &e[0]);
+    assert_str(pw_json_get(data, "from")->raw,
+               "{\"index\":0,\"provider\":\"p\",\"model\":\"m-0\"}");
+    assert_str(pw_json_text(pw_json_get(pw_json_get(data, "to"), "model")), "m-1");
+    assert_str(pw_json_text(pw_json_get(data, "code")), "gone");
+    assert_str(pw_json_text(pw_json_get(data, "message")), "no such model");
+    assert_null(pw_json_get(data, "usage"));
+}
+
+static void test_M1_a_reply_that_is_accepted_tells_nothing(void **state)
+{
+    fixture *f = *state;
+    const pw_record record =
+        RECORD(3, MODEL_ACCEPTED, "t1", "model:2", "{\"v\":1,\"response_id\":\"resp_1\"}");
+    const pw_event_out *e;
+    assert_int_equal(tell(f, &record, &e), 0);
+}
+
 static void test_C6_blank_text_is_no_message(void **state)
 {
     fixture *f = *state;
@@ -249,6 +279,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_M6_an_unknown_call_is_closed_by_an_error, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_D8_late_and_started_records_tell_nothing, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_F6_a_fallback_names_both_models_and_why, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_M1_a_reply_that_is_accepted_tells_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_C6_blank_text_is_no_message, setup, teardown),
         cmocka_unit_test_setup_teardown(test_M1_an_event_with_foreign_line_breaks_is_one_line,

@@ -154,6 +154,35 @@ static void test_G1_an_open_turn_counts_every_attempt_once(void **state)
     assert_int_equal(pw_json_get(turn, "operations")->count, 2);
 }
 
+static void test_F6_an_open_turn_counts_its_fallbacks_and_a_step_all_its_tries(void **state)
+{
+    fixture *f = *state;
+    const pw_record records[] = {
+        STORY_OPENED, STORY_RETRYING,
+        RECORD(4, MODEL_FALLBACK, "t1", "model:2",
+               "{\"v\":1,\"try\":2,\"from\":{\"index\":0,\"provider\":\"p\",\"model\":\"m-0\"},"
+               "\"to\":{\"index\":1,\"provider\":\"p\",\"model\":\"m-1\"},\"code\":\"gone\","
+               "\"message\":\"no such model\",\"usage\":{\"in_uncached\":4,\"out\":1},\"lost\":1}"),
+        RECORD(5, MODEL_COMPLETED, "t1", "model:2",
+               "{\"v\":1,\"n\":2,\"model\":\"m-1\",\"parts\":[],\"stop\":\"paused\",\"tries\":3}")};
+    for (size_t count = 3; count <= 4; count++) {
+        pw_buffer out;
+        pw_buffer_init_arena(&out, &f->arena, 1 << 20);
+        pw_view_turn turn = {.session = PW_STR("s1"), .records = records, .count = count};
+        assert_int_equal(pw_view_turn_json(&turn, &f->arena, &out, &f->error), PW_OK);
+        const pw_json *shown = parsed(f, &out);
+        assert_int_equal(usage(shown, "fallbacks"), 1);
+        assert_int_equal(usage(shown, "retries"), 1);
+        assert_int_equal(usage(shown, "lost_calls"), 1);
+        assert_int_equal(usage(shown, "input_tokens"), 4);
+        assert_str(pw_json_text(pw_json_get(shown, "model")), "m-1");
+        pw_buffer_init_arena(&out, &f->arena, 1 << 20);
+        assert_int_equal(pw_view_steps_json(&turn, &f->arena, &out, &f->error), PW_OK);
+        const pw_json *step = pw_json_at(parsed(f, &out), 0);
+        assert_int_equal(pw_json_i64_or(pw_json_get(step, "executions"), 0), count == 3 ? 2 : 5);
+    }
+}
+
 static void test_M5_an_open_turn_takes_the_rows_word_for_its_reason(void **state)
 {
     fixture *f = *state;
@@ -271,6 +300,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_G1_an_open_turn_counts_every_attempt_once, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_F6_an_open_turn_counts_its_fallbacks_and_a_step_all_its_tries, setup, teardown),
         cmocka_unit_test_setup_teardown(test_M5_an_open_turn_takes_the_rows_word_for_its_reason,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_G1_nothing_priced_is_null, setup, teardown),
