@@ -95,6 +95,7 @@ typedef struct pw_provider {
 const pw_provider *pw_provider_find(pw_str name); /* NULL: no such provider */
 extern const pw_provider pw_provider_anthropic;
 extern const pw_provider pw_provider_chat;     /* "openai-chat": any server of Chat Completions */
+extern const pw_provider pw_provider_openai;   /* Responses */
 extern const pw_provider pw_provider_scripted; /* check only */
 const char *const *pw_provider_names(void);    /* NULL ends */
 

@@ -4,8 +4,8 @@
 
 #define RENDER_MAX_BYTES (256u << 20) /* a provider's own limit on a request is far below */
 
-static const pw_provider *const providers[] = {&pw_provider_anthropic, &pw_provider_chat,
-                                               &pw_provider_scripted};
+static const pw_provider *const providers[] = {&pw_provider_anthropic, &pw_provider_openai,
+                                               &pw_provider_chat, &pw_provider_scripted};
 #define PROVIDER_COUNT (sizeof providers / sizeof providers[0])
 
 const pw_provider *pw_provider_find(pw_str name)
@@ -20,7 +20,7 @@ const pw_provider *pw_provider_find(pw_str name)
 
 const char *const *pw_provider_names(void)
 {
-    static const char *const names[] = {"anthropic", "openai-chat", "scripted", NULL};
+    static const char *const names[] = {"anthropic", "openai", "openai-chat", "scripted", NULL};
     return names;
 }
 

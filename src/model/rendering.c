@@ -266,7 +266,9 @@ void pw_rendering_init(pw_rendering *r, const pw_rendering_rules *rules,
                         .render = render,
                         .arena = arena,
                         .family = pw_model_family(request->model->name),
-                        .open_from = SIZE_MAX};
+                        .open_from = SIZE_MAX,
+                        .wanted = SIZE_MAX,
+                        .found = SIZE_MAX};
 }
 
 void pw_rendering_element(pw_rendering *r, pw_json_writer *w)
@@ -274,6 +276,7 @@ void pw_rendering_element(pw_rendering *r, pw_json_writer *w)
     if (r->render->bytes.len > 0) {
         (void)pw_buffer_byte(&r->render->bytes, ',');
     }
+    r->elements++;
     pw_json_begin(w, &r->render->bytes);
 }
 
@@ -367,6 +370,9 @@ static pw_status render_from(pw_rendering *r, size_t index)
         }
         PW_TRY(status);
         render->offsets[next] = render->bytes.len;
+        if (r->found == SIZE_MAX && r->elements > r->wanted) {
+            r->found = index;
+        }
         index = next;
     }
     for (size_t i = r->open_from; i < request->count; i++) {
@@ -393,6 +399,19 @@ pw_status pw_rendering_conversation(pw_rendering *r)
         forget(render);
     }
     return status;
+}
+
+bool pw_rendering_find(pw_rendering *r, size_t element, size_t *ret_message)
+{
+    forget(r->render);
+    r->elements = 0;
+    r->wanted = element;
+    r->found = SIZE_MAX;
+    if (pw_rendering_conversation(r) != PW_OK || r->found == SIZE_MAX) {
+        return false;
+    }
+    *ret_message = r->found;
+    return true;
 }
 
 bool pw_is_header_text(pw_str text)

@@ -131,8 +131,8 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
          "agent.yaml:7: model.fallback[1].scrpt: there is no such option\n"},
         {"model:\n  provider: scripted\n  name: x\n  script: []\n  fallback:\n"
          "    - { provider: nobody, name: y }\n    - { name: z }\n",
-         "agent.yaml:6: model.fallback[0].provider: expected one of anthropic, openai-chat, "
-         "scripted, found "
+         "agent.yaml:6: model.fallback[0].provider: expected one of anthropic, openai, "
+         "openai-chat, scripted, found "
          "\"nobody\"\nagent.yaml:7: model.fallback[1].script is missing\n"},
         {"model:\n  provider: scripted\n  name: x\n  script: []\n  fallback:\n"
          "    - name: y\n      script: []\n      idle_timeout: long\n",
@@ -142,8 +142,8 @@ static void test_wrong_agents_are_told_by_file_line_and_key(void **state)
          "    - { name: y, script: [], fallback: [] }\n",
          "agent.yaml:6: model.fallback[0].fallback is not known: list them one after another\n"},
         {"model: { provider: nobody, name: x }\n",
-         "agent.yaml:1: model.provider: expected one of anthropic, openai-chat, scripted, found "
-         "\"nobody\"\n"},
+         "agent.yaml:1: model.provider: expected one of anthropic, openai, openai-chat, scripted, "
+         "found \"nobody\"\n"},
         {"model: { provider: scripted, name: x }\n", "agent.yaml:1: model.script is missing\n"},
         {"model:\n  provider: scripted\n  name: x\n  script:\n    - text: a\n    - tekst: b\n",
          "agent.yaml:6: model.script[1].tekst: there is no such option\n"},

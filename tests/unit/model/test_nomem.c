@@ -67,6 +67,23 @@ static const char chat_body[] =
     "data: {\"choices\":[{\"finish_reason\":\"bored\"}],\"usage\":{\"prompt_tokens\":1}}\n\n"
     "data: [DONE]\n\n";
 
+static const char responses_body[] =
+    "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"model\":\"m\"}}\n\n"
+    "data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":0,"
+    "\"summary_index\":0,\"delta\":\"a\\u0000b\"}\n\n"
+    "data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":0,"
+    "\"summary_index\":1,\"delta\":\"c\"}\n\n"
+    "data: {\"type\":\"response.output_text.delta\",\"output_index\":2,\"delta\":\"x\"}\n\n"
+    "data: {\"type\":\"response.output_item.done\",\"output_index\":1,\"item\":{\"type\":"
+    "\"message\",\"phase\":\"p\",\"content\":[{\"type\":\"output_text\",\"text\":\"t\"},"
+    "{\"type\":\"refusal\",\"refusal\":\"no\"}]}}\n\n"
+    "data: {\"type\":\"response.output_item.added\",\"output_index\":3,\"item\":{\"type\":"
+    "\"function_call\",\"call_id\":\"c\",\"name\":\"n\",\"caller\":1,\"arguments\":\"\"}}\n\n"
+    "data: {\"type\":\"response.function_call_arguments.done\",\"output_index\":3,"
+    "\"arguments\":\"{}\"}\n\n"
+    "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"usage\":{"
+    "\"input_tokens\":1}}}\n\n";
+
 static void sweep_reading(pw_str body)
 {
     char *right = told(body, WHOLE);
@@ -105,6 +122,8 @@ static void test_reading_an_answer(void **state)
     sweep_reading(PW_STR(anthropic_body));
     tested = &pw_provider_chat;
     sweep_reading(PW_STR(chat_body));
+    tested = &pw_provider_openai;
+    sweep_reading(PW_STR(responses_body));
     tested = &pw_provider_anthropic;
 }
 
@@ -140,6 +159,29 @@ static void fill_chat(fixture *f)
         raw_part(PW_PART_OTHER, "",
                  "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\","
                  "\"data\":\"QQ==\"}}");
+    for (int i = 0; i < 20; i++) {
+        say(f, "more");
+    }
+}
+
+static void fill_responses(fixture *f)
+{
+    pw_message *seen = add_message(f, PW_ROLE_USER, 2);
+    pw_part *parts = (pw_part *)(uintptr_t)seen->parts;
+    parts[0] = text_part("x\xFF");
+    parts[1] = raw_part(PW_PART_OTHER, "",
+                        "{\"type\":\"document\",\"title\":\"t\",\"source\":{\"type\":\"base64\","
+                        "\"media_type\":\"application/pdf\",\"data\":\"QQ==\"}}");
+    parts = answer(f, 4);
+    parts[0] = raw_part(PW_PART_THINKING, "a", "{\"id\":\"r\",\"type\":\"reasoning\"}");
+    parts[1] = raw_part(PW_PART_TEXT, "b", "{\"type\":\"message\",\"content\":[],\"phase\":\"p\"}");
+    parts[2] = call_part("t", "look", "{\"a\":\"b\"}");
+    parts[2].raw = PW_STR("{\"type\":\"function_call\",\"arguments\":\"\",\"caller\":1}");
+    parts[3] = call_part("u", "look", "free");
+    parts[3].broken = true;
+    parts[3].raw = PW_STR("{\"type\":\"custom_tool_call\",\"input\":\"free\"}");
+    result(f, "t", "\"text\"");
+    result(f, "u", "\"no\"");
     for (int i = 0; i < 20; i++) {
         say(f, "more");
     }
@@ -195,6 +237,42 @@ static void test_rendering_a_request(void **state)
     sweep_rendering("{\"provider\":\"openai-chat\",\"name\":\"m\",\"dialect\":\"perplexity\","
                     "\"echo_reasoning\":true}",
                     fill_chat);
+    tested = &pw_provider_openai;
+    sweep_rendering("{\"provider\":\"openai\",\"name\":\"m\"}", fill_responses);
+    tested = &pw_provider_anthropic;
+}
+
+static void test_finding_what_was_rejected(void **state)
+{
+    (void)state;
+    const pw_str body = PW_STR("{\"error\":{\"param\":\"input[0].content[1]\"}}");
+    fixture f;
+    tested = &pw_provider_openai;
+    fixture_init(&f, "{\"provider\":\"openai\",\"name\":\"m\"}");
+    fill_responses(&f);
+    for (int forever = 0; forever < 2; forever++) {
+        for (uint64_t at = 1;; at++) {
+            pw_test_allocator t;
+            pw_arena arena;
+            size_t message = 77, part = 77;
+            pw_test_allocator_init(&t);
+            pw_arena_init(&arena, &t.allocator, 64, 0);
+            pw_test_allocator_fail(&t, at, forever != 0);
+            if (tested->rejected(&f.request, 400, body, &arena, &message, &part)) {
+                assert_int_equal(message, 0);
+                assert_int_equal(part, 1);
+            } else {
+                assert_true(t.failed > 0);
+            }
+            pw_arena_free(&arena);
+            assert_int_equal(t.live_bytes, 0);
+            if (t.failed == 0) {
+                assert_true(at > 5);
+                break;
+            }
+        }
+    }
+    fixture_free(&f);
     tested = &pw_provider_anthropic;
 }
 
@@ -302,8 +380,11 @@ static void test_playing_a_script(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reading_an_answer),  cmocka_unit_test(test_rendering_a_request),
-        cmocka_unit_test(test_classing_a_failure), cmocka_unit_test(test_finding_a_position),
+        cmocka_unit_test(test_reading_an_answer),
+        cmocka_unit_test(test_rendering_a_request),
+        cmocka_unit_test(test_finding_what_was_rejected),
+        cmocka_unit_test(test_classing_a_failure),
+        cmocka_unit_test(test_finding_a_position),
         cmocka_unit_test(test_playing_a_script),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
