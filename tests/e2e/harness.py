@@ -170,6 +170,7 @@ class World:
 # Who is asked: the model's options by protocol and, of Chat Completions, by whose server the fake model is.
 SPEAKERS = {
     "anthropic": {"provider": "anthropic", "name": "claude-test-1", "max_tokens": 4096},
+    "responses": {"provider": "openai", "name": "gpt-test-1", "max_tokens": 4096},
     "chat": {"provider": "openai-chat", "name": "chat-test-1", "max_tokens": 4096, "dialect": "openai"},
     "deepseek": {"provider": "openai-chat", "name": "deepseek-test-1", "max_tokens": 4096, "dialect": "deepseek"},
     "openrouter": {"provider": "openai-chat", "name": "maker/router-test-1", "max_tokens": 4096, "dialect": "openrouter"},
