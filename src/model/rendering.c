@@ -356,6 +356,7 @@ static pw_status render_from(pw_rendering *r, size_t index)
     pw_render *render = r->render;
     while (index < request->count) {
         size_t next = index + 1;
+        const size_t before = r->elements;
         pw_status status = PW_OK;
         const pw_role role = request->messages[index]->role;
         if (role == PW_ROLE_TOOL) {
@@ -372,6 +373,7 @@ static pw_status render_from(pw_rendering *r, size_t index)
         render->offsets[next] = render->bytes.len;
         if (r->found == SIZE_MAX && r->elements > r->wanted) {
             r->found = index;
+            r->found_at = r->wanted - before;
         }
         index = next;
     }
@@ -401,7 +403,7 @@ pw_status pw_rendering_conversation(pw_rendering *r)
     return status;
 }
 
-bool pw_rendering_find(pw_rendering *r, size_t element, size_t *ret_message)
+bool pw_rendering_find(pw_rendering *r, size_t element, size_t *ret_message, size_t *ret_at)
 {
     forget(r->render);
     r->elements = 0;
@@ -411,6 +413,7 @@ bool pw_rendering_find(pw_rendering *r, size_t element, size_t *ret_message)
         return false;
     }
     *ret_message = r->found;
+    *ret_at = r->found_at;
     return true;
 }
 

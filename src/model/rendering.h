@@ -34,16 +34,17 @@ struct pw_rendering {
     /* Index of the first message whose bytes may still change (a server tool use that waits for
      * its answer): it and all after it stay out of the cache of rendered messages. */
     size_t open_from;
-    size_t elements;      /* begun so far */
-    size_t wanted, found; /* pw_rendering_find: an element, and the message that wrote it */
+    size_t elements; /* begun so far */
+    /* pw_rendering_find: an element, the message that wrote it, which of that message's it is */
+    size_t wanted, found, found_at;
 };
 void pw_rendering_init(pw_rendering *, const pw_rendering_rules *, const pw_model_request *,
                        pw_render *, pw_arena *);
 /* Renders what lies beyond request->same. After a failure the cache is empty and usable. */
 pw_status pw_rendering_conversation(pw_rendering *);
-/* Renders all anew and says which message wrote the element at this place. False: none, or no
- * memory. */
-bool pw_rendering_find(pw_rendering *, size_t element, size_t *ret_message);
+/* Renders all anew and says which message wrote the element at this place, and as its how-manieth,
+ * from 0. False: none, or no memory. */
+bool pw_rendering_find(pw_rendering *, size_t element, size_t *ret_message, size_t *ret_at);
 /* Begins the next element of the conversation's array. */
 void pw_rendering_element(pw_rendering *, pw_json_writer *);
 /* Takes back all that was written since the conversation was this long. */

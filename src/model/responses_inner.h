@@ -75,6 +75,10 @@ pw_status pw_responses_cancel(const pw_endpoint *, pw_str response_id, pw_arena 
 void pw_responses_rendering(pw_rendering *, const pw_model_request *, pw_render *, pw_arena *);
 /* How many contents of a user's message this part becomes. */
 pw_status pw_responses_count_contents(pw_rendering *, const pw_part *, size_t *ret);
+/* The part of a model's message that became its `item`-th item; SIZE_MAX: it has fewer. */
+pw_status pw_responses_part_of_item(pw_rendering *, const pw_message *, size_t item, size_t *ret);
+/* The server's id of the item that is kept of a part; empty: none is. */
+pw_status pw_responses_id_of_part(pw_rendering *, const pw_message *, size_t part, pw_str *ret);
 bool pw_responses_rejected(const pw_model_request *, int http_status, pw_str body, pw_arena *,
                            size_t *ret_message, size_t *ret_part);
 pw_status pw_responses_stream_new(const pw_allocator *, pw_model_stream **ret);

@@ -364,23 +364,54 @@ static pw_status has_follower(pw_rendering *r, const pw_message *message, size_t
     return PW_OK;
 }
 
+/* The part's kept item, and whether something of it goes back. */
+static pw_status weigh_part(pw_rendering *r, const pw_message *message, size_t at,
+                            const pw_json **ret_kept, bool *ret_sent)
+{
+    const pw_part *part = &message->parts[at];
+    PW_TRY(kept_item(r, part, pw_rendering_same_family(r, message), ret_kept));
+    *ret_sent = is_sent(part, *ret_kept);
+    return part->kind == PW_PART_THINKING && *ret_kept ? has_follower(r, message, at, ret_sent)
+                                                       : PW_OK;
+}
+
 static pw_status render_assistant(pw_rendering *r, size_t index)
 {
     const pw_message *message = r->request->messages[index];
-    const bool same = pw_rendering_same_family(r, message);
     for (size_t k = 0; k < message->part_count; k++) {
-        const pw_part *part = &message->parts[k];
         const pw_json *kept = NULL;
-        PW_TRY(kept_item(r, part, same, &kept));
-        bool sent = is_sent(part, kept);
-        if (part->kind == PW_PART_THINKING && kept) {
-            PW_TRY(has_follower(r, message, k, &sent));
-        }
+        bool sent = false;
+        PW_TRY(weigh_part(r, message, k, &kept, &sent));
         if (sent) {
-            PW_TRY(put_part(r, message, part, kept));
+            PW_TRY(put_part(r, message, &message->parts[k], kept));
         }
     }
     return r->render->bytes.failed;
+}
+
+pw_status pw_responses_part_of_item(pw_rendering *r, const pw_message *message, size_t item,
+                                    size_t *ret)
+{
+    *ret = SIZE_MAX;
+    for (size_t k = 0; k < message->part_count; k++) {
+        const pw_json *kept = NULL;
+        bool sent = false;
+        PW_TRY(weigh_part(r, message, k, &kept, &sent));
+        if (sent && item-- == 0) {
+            *ret = k;
+            return PW_OK;
+        }
+    }
+    return PW_OK;
+}
+
+pw_status pw_responses_id_of_part(pw_rendering *r, const pw_message *message, size_t part,
+                                  pw_str *ret)
+{
+    const pw_json *kept = NULL;
+    PW_TRY(kept_item(r, &message->parts[part], pw_rendering_same_family(r, message), &kept));
+    *ret = pw_json_text(pw_json_get(kept, "id"));
+    return PW_OK;
 }
 
 /* --- Results --- */

@@ -77,6 +77,19 @@ class Items(AskingTest):
         self.assertEqual([i["id"] for i in body["input"] if "id" in i], ["rs_fm_1_0", "rs_fm_1_2"])
         self.assertTrue(named(events, "message.delta"))
 
+    def test_C9_reasoning_that_the_provider_takes_no_more_does_not_end_the_session(self):
+        world = self.world("responses", [{"when": {"role": "tool"}, "reply": {"text": "Sent."}}, {"when": {"turn": "first"}, "reply": {"thinking": "I will send it.", "calls": [call("send")]}},
+                                         {"text": "Still here."}], command("send", "once"))
+        self.assertEqual(world.ask("first")["state"], "completed")
+        world.fm.protocols["responses"].sealed.clear()  # the provider's keys change
+        self.assertEqual(world.ask("second")["text"], "Still here.")
+        self.assertEqual([message.split(" could")[0] for _, message in world.fm.refused], ["The encrypted content for item rs_fm_1_0"])
+        repairs = [body["repairs"] for _, _, _, _, body in world.records("transcript.repaired")]
+        self.assertEqual([[r["what"], r["part"]] for r in repairs[0]], [["quarantined", 0]])
+        self.assertEqual(world.ask("third")["text"], "Still here.")
+        self.assertEqual(len(world.fm.refused), 1)
+        self.assertNotIn("rs_fm_1_0", world.bodies()[-1])
+
     def test_options_that_are_wrong_are_named(self):
         world = self.world("responses", [])
         for options, message in (({"reasoning": {"effort": "huge"}}, "model.reasoning.effort: expected one of none, minimal"),

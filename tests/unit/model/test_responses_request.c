@@ -615,6 +615,12 @@ static void test_C9_rejected_by_position(void **state)
         {"{\"error\":{\"param\":\"input[6].content[0]\"}}", false, 0, 0},
         {"{\"error\":{\"param\":\"input[99999999999].content[0]\"}}", false, 0, 0},
         {"{\"error\":{\"param\":\"input[].content[0]\"}}", false, 0, 0},
+        {"{\"error\":{\"param\":\"input[1].encrypted_content\"}}", true, 2, 0},
+        {"{\"error\":{\"param\":\"input[4].output\"}}", false, 0, 0}, /* a result */
+        {"{\"error\":{\"message\":\"The encrypted content for item rs_1 could not be verified.\","
+         "\"code\":\"invalid_encrypted_content\"}}",
+         true, 2, 0},
+        {"{\"error\":{\"message\":\"The encrypted content for item rs_12 is odd.\"}}", false, 0, 0},
         {"{\"error\":{\"message\":\"no\"}}", false, 0, 0},
         {"nonsense", false, 0, 0},
     };
