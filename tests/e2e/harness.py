@@ -257,7 +257,7 @@ def everywhere(*speakers):
                 except BaseException:  # whatever it was, it is this speaker's failure
                     failures.append(f"--- {speaker}\n{traceback.format_exc()}")
 
-            threads = [threading.Thread(target=run, args=(speaker,)) for speaker in speakers if set(speaker.split()) <= {*SPEAKERS, "token"} and (not only or speaker in only)]
+            threads = [threading.Thread(target=run, args=(speaker,)) for speaker in speakers if not only or speaker in only]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -300,11 +300,14 @@ def events_of(out):
 
 
 def folded(events):
-    """The text that a follower shows in the end: deltas, taken back where they were discarded."""
+    """The text that a follower shows in the end: deltas, taken back where they were discarded. The whole message has the last word on those that
+    did not come (M3), not on what was shown in spite of it."""
     text = ""
     for _, name, data in events:
         if name == "message.delta":
             text += data["text"]
+        elif name == "message.completed" and data["text"].startswith(text):
+            text = data["text"]
         elif name in ("message.restarted", "action.requested", "turn.started"):
             text = ""
     return text

@@ -94,27 +94,20 @@ class Fallback(AskingTest):
         turn, events = world.watch("late", check=1)
         self.assertEqual((turn["state"], turn["reason"], turn["usage"]["fallbacks"]), ("failed", "model", 0))
         self.assertIn("gone", turn["detail"])
-        self.assertIn("second", turn["detail"], "it says which fallback could not go on")
+        self.assertIn("the fallback second was not taken: it is of another provider, and this turn has receipts already", turn["detail"])
         self.assertEqual([o["name"] for o in turn["operations"]], ["send"], "with what was done")
         self.assertEqual(self.asked(world)[3:], ["first", "first"])
         world.fm.set_script([{"reply": {"thinking": "so", "text": "Next."}}])
         self.assertEqual(world.ask("next")["text"], "Next.")
         self.assertEqual(world.refusals("gone"), [])
 
-    def test_F6_another_provider_is_asked_only_before_the_first_receipt(self):
-        rules = [{"when": {"model": "first", "turn": "early"}, "reply": {"fails": "no_model", "message": "gone"}},
-                 {"when": {"model": "first", "tool_results": 1}, "reply": {"fails": "no_model", "message": "gone"}},
-                 {"when": {"model": "first"}, "reply": {"calls": [call("put")]}}, {"text": "From the other."}]
-        world = self.chain("anthropic", rules, command("put", "idempotent"), second="chat")
-        turn = world.ask("early", "a")
-        self.assertEqual((turn["text"], turn["model"], turn["usage"]["fallbacks"]), ("From the other.", "second", 1))
-        self.assertEqual([r["protocol"] for r in world.fm.requests], ["anthropic", "chat"])
-        turn = world.ask("late", "b", check=1)
-        self.assertEqual((turn["state"], turn["reason"], turn["usage"]["fallbacks"], len(world.ledger())), ("failed", "model", 0, 1))
-        self.assertIn("the fallback second was not taken: it is of another provider, and this turn has receipts already", turn["detail"])
-        world.fm.set_script([{"reply": {"text": "Back."}}])
-        self.assertEqual(world.ask("again", "a")["model"], "first", "which goes on from what the other one said")
-        self.assertEqual(world.refusals("gone"), [])
+    def test_F6_a_chain_of_three_families_is_gone_through_in_its_order(self):
+        world = self.world("anthropic", [{"when": {"model": "one"}, "reply": {"fails": "no_model", "message": "gone"}}, {"when": {"model": "two"}, "reply": {"fails": "money", "message": "poor"}}, {"text": "Third."}])
+        world.define(model=world.model("anthropic", name="one", fallback=[world.model("responses", name="two"), world.model("chat", name="three")]))
+        turn, events = world.watch("go")
+        self.assertEqual((turn["text"], turn["model"], turn["usage"]["fallbacks"]), ("Third.", "three", 2))
+        self.assertEqual([(r["protocol"], r["json"]["model"]) for r in world.fm.requests], [("anthropic", "one"), ("responses", "two"), ("chat", "three")])
+        self.assertEqual([(d["from"]["model"], d["to"]["model"]) for d in named(events, "model.fallback")], [("one", "two"), ("two", "three")])
 
     def test_F6_a_person_is_told_in_a_line(self):
         world = self.chain("anthropic", [{"when": {"model": "first"}, "reply": {"fails": "no_model", "message": "no such model"}}, {"text": "Here."}])

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import unittest
 
-from harness import SPEAKERS, AskingTest, call, command, everywhere, folded, kill, named, wait_for
+from harness import AskingTest, call, command, everywhere, folded, kill, named, wait_for
 
 LONG = "Here is the plan, word for word, as it was asked for: first this, then that, and so on. "
 ALL = ("anthropic", "responses", "chat")
@@ -160,7 +160,6 @@ class Conversations(AskingTest):
         world = self.world("anthropic", [{"when": {"turn": "tools", "role": "user"}, "reply": think}, {"thinking": "so {{n}}", "text": "Fine {{n}}."}], command("look", "none"))
         turns = [("anthropic", {}), ("responses", {}), ("chat", {}), ("responses", {"name": "gpt-other-2"}), ("anthropic", {"name": "claude-other-2"}), ("chat", {"name": "chat-other-2"}),
                  ("anthropic", {}), ("responses", {})]
-        turns = [turn for turn in turns if turn[0] in SPEAKERS]
         for i, (speaker, more) in enumerate(turns):
             world.define(model=world.model(speaker, **more))
             turn = world.ask(f"tools {i}")
@@ -256,7 +255,8 @@ class Content(AskingTest):
         turn, events = world.watch(b"user \xff\xed\xa0\xbd text")
         self.assertEqual((turn["state"], turn["text"], turn["usage"]["protocol_failures"]), ("completed", "bad \ufffd end", 1))
         for whole in named(events, "message.completed"):
-            self.assertEqual("".join(d["text"] for d in named(events, "message.delta") if d["step"] == whole["step"]), whole["text"], "what streamed is what was kept")
+            streamed = "".join(d["text"] for d in named(events, "message.delta") if d["step"] == whole["step"])
+            self.assertTrue(whole["text"].startswith(streamed), f"{streamed!r} streamed, {whole['text']!r} was kept")
         self.assertEqual(world.ask("again")["text"], "Fine.")
         self.assertEqual(world.refusals(), [])
         for record in world.query("select body from pawl_journal"):
