@@ -97,6 +97,8 @@ typedef struct pawl_options {
     pawl_str outbound_allow; /* what http tools may reach beyond public addresses: addresses and
                                 networks by commas, "127.0.0.1, 10.0.0.0/8"; empty:
                                 $PAWL_OUTBOUND_ALLOW */
+    pawl_str prices; /* a file of prices (docs/agents.md) asked before those of the program; empty:
+                        $PAWL_PRICES, else none */
 } pawl_options;
 /* Inspect: creates and migrates nothing; pawl_start and pawl_submit are PAWL_MISUSE. */
 #define PAWL_OPEN_READ_ONLY 1

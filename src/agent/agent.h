@@ -41,6 +41,10 @@ pw_status pw_yaml_to_json(pw_str yaml, pw_str file_name, pw_arena *, pw_str *ret
                           const pw_yaml_lines **lines, pw_error *);
 int pw_yaml_line(const pw_yaml_lines *, pw_str json, pw_str raw_of_value); /* 0: unknown */
 
+/* A file of configuration: regular, at most 1 MiB, symbolic links followed. The error says what is
+ * wrong, without the path. */
+pw_status pw_configuration_read(pw_str path, pw_arena *, pw_str *ret, pw_error *);
+
 extern const char pw_agent_schema_json[]; /* agent.schema.json, embedded by the build */
 
 #endif

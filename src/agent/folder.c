@@ -101,7 +101,7 @@ static pw_status read_all(int fd, size_t size, pw_arena *arena, pw_str *ret, pw_
     return PW_OK;
 }
 
-static pw_status read_file(const pw_folder *folder, const char *real, pw_str *ret, pw_error *error)
+static pw_status read_file(const char *real, pw_arena *arena, pw_str *ret, pw_error *error)
 {
     const int fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
     if (fd < 0) {
@@ -116,7 +116,7 @@ static pw_status read_file(const pw_folder *folder, const char *real, pw_str *re
     } else if (about.st_size > (off_t)PW_AGENT_FILE_MAX) {
         status = PW_FAIL(error, PW_TOO_LARGE, "is larger than 1 MiB");
     } else {
-        status = read_all(fd, (size_t)about.st_size, folder->arena, ret, error);
+        status = read_all(fd, (size_t)about.st_size, arena, ret, error);
     }
     (void)close(fd); /* it was read only */
     return status;
@@ -144,7 +144,20 @@ pw_status pw_folder_read(const pw_folder *folder, pw_str name, pw_str *ret, pw_e
         (!at_root && real[inside] != '/')) {
         return PW_FAIL(error, PW_FORBIDDEN, "lies outside the agent's folder");
     }
-    return read_file(folder, real, ret, error);
+    return read_file(real, folder->arena, ret, error);
+}
+
+pw_status pw_configuration_read(pw_str path, pw_arena *arena, pw_str *ret, pw_error *error)
+{
+    pw_str name;
+    char real[PW_AGENT_PATH_MAX];
+    if (path.len == 0 || memchr(path.ptr, 0, path.len) != NULL) {
+        return PW_FAIL(error, PW_INVALID, "expected the name of a file");
+    }
+    if (pw_arena_dup(arena, path, &name) != PW_OK) {
+        return PW_FAIL(error, PW_NOMEM, "out of memory");
+    }
+    return realpath(name.ptr, real) ? read_file(real, arena, ret, error) : say(errno, error);
 }
 
 bool pw_folder_has(pw_str directory, pw_str name, pw_str under)

@@ -91,8 +91,12 @@ typedef struct pw_usage {
     int64_t reasoning;   /* the share of `out` */
     int64_t cost_micros; /* millionths of a US dollar as reported or priced; -1: unknown
                             (`unpriced_calls`) */
+    /* For the price alone, never journalled: */
+    int64_t in_cache_write_1h; /* the share of `in_cache_write` that is kept an hour */
+    int64_t web_searches;      /* requests that the provider's own web search made */
+    bool unlisted; /* a tier, speed or place that list prices do not cover: it cannot be priced */
 } pw_usage;
-#define PW_USAGE_UNKNOWN ((pw_usage){-1, -1, -1, -1, -1, -1})
+#define PW_USAGE_UNKNOWN ((pw_usage){-1, -1, -1, -1, -1, -1, -1, -1, false})
 
 /* A whole reply, as a codec hands it over. */
 typedef struct pw_reply {

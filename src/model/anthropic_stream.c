@@ -140,6 +140,25 @@ static void take_counts(pw_usage *usage, const pw_json *said)
     pw_reading_count(&usage->in_cache_read, said, "cache_read_input_tokens");
     pw_reading_count(&usage->in_cache_write, said, "cache_creation_input_tokens");
     pw_reading_count(&usage->out, said, "output_tokens");
+    pw_reading_count(&usage->in_cache_write_1h, pw_json_get(said, "cache_creation"),
+                     "ephemeral_1h_input_tokens");
+}
+
+/* List prices are for the ordinary tier, speed and place. */
+static void take_terms(pw_usage *usage, const pw_json *said)
+{
+    static const struct {
+        const char *name, *ordinary, *none;
+    } terms[] = {{"service_tier", "standard", "standard"},
+                 {"speed", "standard", "standard"},
+                 {"inference_geo", "global", "not_available"}};
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
+        const pw_json *value = pw_json_get(said, terms[i].name);
+        if (pw_json_is(value, PW_JSON_STRING) && !pw_str_is(value->text, terms[i].ordinary) &&
+            !pw_str_is(value->text, terms[i].none)) {
+            usage->unlisted = true;
+        }
+    }
 }
 
 static int64_t greater(int64_t a, int64_t b)
@@ -153,6 +172,9 @@ static void take_usage(pw_usage *usage, const pw_json *said)
     take_counts(usage, said);
     pw_reading_count(&usage->reasoning, pw_json_get(said, "output_tokens_details"),
                      "thinking_tokens");
+    pw_reading_count(&usage->web_searches, pw_json_get(said, "server_tool_use"),
+                     "web_search_requests");
+    take_terms(usage, said);
     const pw_json *passes = pw_json_get(said, "iterations");
     if (!pw_json_is(passes, PW_JSON_ARRAY) || passes->count == 0) {
         return;
@@ -166,11 +188,13 @@ static void take_usage(pw_usage *usage, const pw_json *said)
         sum.in_cache_read += one.in_cache_read;
         sum.in_cache_write += one.in_cache_write;
         sum.out += one.out;
+        sum.in_cache_write_1h += one.in_cache_write_1h;
     }
     usage->in_uncached = greater(sum.in_uncached, usage->in_uncached);
     usage->in_cache_read = greater(sum.in_cache_read, usage->in_cache_read);
     usage->in_cache_write = greater(sum.in_cache_write, usage->in_cache_write);
     usage->out = greater(sum.out, usage->out);
+    usage->in_cache_write_1h = greater(sum.in_cache_write_1h, usage->in_cache_write_1h);
 }
 
 static pw_status take_stop(pw_anthropic_stream *s, const pw_json *holder)

@@ -85,15 +85,25 @@ static bool give_accepted(pw_loop *loop, pw_running *running, pw_str response_id
     return true;
 }
 
+static pw_str provider_name(const pw_running *running)
+{
+    return running->provider ? pw_str_from(running->provider->name) : PW_STR_NONE;
+}
+
 static void end_reply(pw_loop *loop, pw_running *running, const pw_reply *reply)
 {
-    running->last.input =
-        (pw_input){.kind = PW_IN_MODEL_REPLY, .reply = {.call = running->call, .reply = reply}};
+    running->reply = *reply;
+    running->reply.usage.cost_micros =
+        pw_priced(loop->p, provider_name(running), running->asked, reply->model, &reply->usage);
+    running->last.input = (pw_input){.kind = PW_IN_MODEL_REPLY,
+                                     .reply = {.call = running->call, .reply = &running->reply}};
     pw_running_end(loop, running);
 }
 
 static void end_failed(pw_loop *loop, pw_running *running, pw_failure failure)
 {
+    failure.usage.cost_micros =
+        pw_priced(loop->p, provider_name(running), running->asked, PW_STR_NONE, &failure.usage);
     running->failure = failure;
     running->last.input =
         (pw_input){.kind = PW_IN_MODEL_FAILED,
@@ -493,6 +503,10 @@ bool pw_begin_model(pw_loop *loop, pw_seat *seat, const pw_model_request *reques
     const pw_json *model = request->model->options;
     running->request = request;
     running->provider = pw_provider_find(request->model->provider);
+    if (pw_arena_dup(&running->arena, request->model->name, &running->asked) != PW_OK) {
+        end_failed(loop, running, broken_off("no_memory"));
+        return true;
+    }
     running->first_token_ms =
         pw_json_i64_or(pw_json_get(model, "first_token_timeout_ms"), FIRST_TOKEN_MS);
     running->idle_ms = pw_json_i64_or(pw_json_get(model, "idle_timeout_ms"), IDLE_MS);

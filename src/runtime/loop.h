@@ -203,6 +203,7 @@ struct pw_running {
     const pw_model_request *request; /* the session's; NULL when that is gone (C12) */
     pw_str response_id;              /* by which the provider knows it; or empty */
     const pw_provider *provider;
+    pw_str asked; /* the model's name as the agent says it: what a failed call is priced by */
     pw_model_stream *stream;
     pw_endpoint endpoint;
     pw_buffer body; /* of an answer that is not 2xx */
@@ -239,6 +240,10 @@ void pw_farewell_send(pw_loop *,
                       const pw_running *); /* asks the provider to stop working on it, once, best
                                               effort, within 2 s; its answer is no matter */
 void pw_farewells_free(pw_loop *);         /* after the transport is gone */
+
+/* pricing.c. The usage's cost: what the provider reported, else by the model that answered, else by
+ * the one that was asked. `answered` may be empty. */
+int64_t pw_priced(const pawl *, pw_str provider, pw_str asked, pw_str answered, const pw_usage *);
 
 /* --- Ownership (owner.c) --- */
 

@@ -128,6 +128,9 @@ static pw_status copy_options(pawl *p, const pawl_options *options, pw_error *er
     }
     PW_TRY(pw_arena_dup(&p->arena, agents, &agents));
     PW_TRY(pw_arena_dup(&p->arena, principal, &p->principal));
+    pw_str prices = {p->options.prices.ptr, p->options.prices.len};
+    PW_TRY(pw_arena_dup(&p->arena, prices, &prices));
+    p->options.prices = (pawl_str){prices.ptr, prices.len};
     p->options.store = (pawl_str){store.ptr, store.len};
     p->options.agents = (pawl_str){agents.ptr, agents.len};
     p->options.principal = (pawl_str){p->principal.ptr, p->principal.len};
@@ -140,6 +143,7 @@ static pw_status open_parts(pawl *p, const pawl_options *options, pw_error *erro
     PW_TRY(pw_inside_new(p->allocator, &p->inside));
     PW_TRY(pw_setup_new(p));
     PW_TRY(copy_options(p, options, error));
+    PW_TRY(pw_setup_prices(p, error));
     pw_store_options store = {.url = {p->options.store.ptr, p->options.store.len},
                               .allocator = p->allocator,
                               .read_only = read_only};

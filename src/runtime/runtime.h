@@ -16,6 +16,7 @@
 
 #include "agent/agent.h"
 #include "net/guard.h"
+#include "model/prices.h"
 #include "runtime/hub.h"
 #include "runtime/inside.h"
 #include "runtime/waiters.h"
@@ -37,6 +38,9 @@ struct pawl {
     pw_loop *loop;                 /* NULL until pawl_start */
     const pw_agent *const *agents; /* fixed at start; the first or `default` is the default one */
     size_t agent_count;
+    pw_prices own_prices;    /* of the file given; asked first */
+    pw_prices list_prices;   /* of the program */
+    const pw_prices *prices; /* where to begin; fixed at open */
     pw_store_traits traits;
     pw_setup *setup;    /* what may be added until start; its own mutex */
     pw_inside *inside;  /* which threads are in the host's code */

@@ -18,6 +18,10 @@ pw_status pw_setup_load(pawl *, pw_str directory, pw_error *);
 pw_status pw_setup_fix(pawl *, pw_error *);
 pw_status pw_setup_give_tools(pawl *, pw_tool_runner *, pw_error *);
 
+/* Prices: the program's own, and before them those of pawl_options.prices or $PAWL_PRICES.
+ * pricing.c. PW_INVALID names the file and the member. */
+pw_status pw_setup_prices(pawl *, pw_error *);
+
 pw_str pw_setup_store_path(const pawl *); /* of an SQLite store; else empty */
 /* $PAWL_STORE, else the user's state directory (made when missing). In the arena. */
 pw_status pw_setup_default_store(pw_arena *, bool read_only, pw_str *ret, pw_error *);

@@ -92,7 +92,7 @@ class World:
         self.store = "sqlite:" + self.database
         self.environment = dict(os.environ, PAWL_STORE=self.store, PAWL_AGENTS=self.agents, LEDGER=self.ledger_path,
                                 HOME=self.folder, XDG_STATE_HOME=os.path.join(self.folder, "state"))
-        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PAWL_AGENT", "NO_COLOR"):
+        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PAWL_AGENT", "PAWL_PRICES", "NO_COLOR"):
             self.environment.pop(name, None)
         os.makedirs(self.agents)
 
