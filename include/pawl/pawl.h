@@ -185,9 +185,18 @@ int32_t pawl_withdraw(pawl *, pawl_str session, pawl_str request_id, pawl_doc **
  */
 int32_t pawl_read(pawl *, pawl_str path, pawl_doc **ret, pawl_error *);
 
-/* `what`: "verify", "verify?rebuild=1", "doctor": an object
- * {"ok":bool,"checks":[{"name","ok","detail"}]}; "counters": of this handle,
- * {"commits": transactions asked of the store so far}. */
+/* `what`, with parameters as a query, percent-encoded:
+ *
+ *   verify[?rebuild=1], doctor     {"ok":bool,"checks":[{"name","ok","detail"}]}
+ *   models[?agent=NAME]            the agents' models and their prices
+ *   models?check=1[&within=20s]    each is asked for a few words too: this waits, on the caller's
+ *                                  thread; "ok" false when one does not work; never shows a key
+ *   request?session=NAME[&prompt=TEXT][&body=0]
+ *                                  the session's next request as it would be sent, and what is
+ *                                  wrong with it; takes and sends nothing (J3)
+ *   counters                       of this handle: {"commits": transactions asked of the store}
+ *
+ * The shapes are in docs/api.md. PAWL_INVALID, PAWL_NOT_FOUND name the parameter. */
 int32_t pawl_inspect(pawl *, pawl_str what, pawl_doc **ret, pawl_error *);
 
 pawl_str pawl_doc_text(const pawl_doc *); /* NUL-terminated */

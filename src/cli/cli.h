@@ -12,17 +12,30 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* How the program ends. */
+/* How the program ends. X(name, number, "words") */
+#define CLI_EXITS(X)                                                                               \
+    X(DONE, 0, "done")                                                                             \
+    X(FAILED, 1, "the turn failed, or a check found a fault")                                      \
+    X(USAGE, 2, "wrong use: options, an agent's files, a name that is not there")                  \
+    X(PAUSED, 3, "paused or exhausted: a bound was reached, what is done is kept")                 \
+    X(SUSPENDED, 4, "the turn waits for a person")                                                 \
+    X(CANCELLED, 5, "cancelled")                                                                   \
+    X(UNREACHABLE, 6, "the store cannot be reached or used")                                       \
+    X(TERMINATED, 143, "SIGTERM: drained, the turn stays open")
 enum {
-    CLI_DONE = 0,
-    CLI_FAILED = 1, /* the turn failed, or a check found a fault */
-    CLI_USAGE = 2,
-    CLI_PAUSED = 3,    /* paused or exhausted */
-    CLI_SUSPENDED = 4, /* waits for a person */
-    CLI_CANCELLED = 5,
-    CLI_UNREACHABLE = 6, /* the store cannot be reached or used */
-    CLI_TERMINATED = 143 /* SIGTERM: drained, turns stay open */
+#define CLI_EXIT_ENUM(name, number, words) CLI_##name = number,
+    CLI_EXITS(CLI_EXIT_ENUM)
+#undef CLI_EXIT_ENUM
 };
+
+/* X(NAME, "words") */
+#define CLI_ENVIRONMENT(X)                                                                         \
+    X(PAWL_STORE, "the store, as --store says it")                                                 \
+    X(PAWL_AGENTS, "the folder of agents' folders, as --agents says it")                           \
+    X(PAWL_AGENT, "the agent, as -a says it")                                                      \
+    X(PAWL_PRICES, "a file of prices, asked before those of the program")                          \
+    X(ANTHROPIC_API_KEY, "the key of models of anthropic, where the agent names no other place")   \
+    X(NO_COLOR, "no colours, whatever it holds")
 
 /* X(name, letter or 0, "value" or NULL for a flag, "help") */
 #define CLI_OPTIONS(X)                                                                             \
@@ -40,6 +53,8 @@ enum {
     X(sessions, 0, "N", "how many sessions at once (default 1)")                                   \
     X(iterations, 0, "M", "iterations of each session, 10 to a turn (default 100)")                \
     X(baseline, 0, NULL, "also the raw loop of the same rows, in the same run")                    \
+    X(within, 0, "TIME", "how long each model may take, like 20s (the default)")                   \
+    X(dry_run, 0, NULL, "show what would be sent and send nothing")                                \
     X(json, 0, NULL, "JSON: one value, or one a line while following")                             \
     X(no_color, 0, NULL, "no colours (also $NO_COLOR)")                                            \
     X(help, 'h', NULL, "this help")
@@ -75,6 +90,13 @@ struct cli_command {
 };
 extern const cli_command cli_commands[]; /* ends with a NULL name */
 
+typedef struct cli_option_row {
+    char name[24]; /* with dashes where C has underscores */
+    char letter;   /* 0: none */
+    const char *value, *help;
+} cli_option_row;
+cli_option_row cli_row_of(cli_option);
+
 /* options.c: CLI_DONE, or CLI_USAGE after having said why. */
 int cli_parse(cli *, int argc, char **argv);
 int cli_help(const cli_command *, FILE *to); /* NULL: of the program */
@@ -106,6 +128,9 @@ int32_t cli_each(pawl *, const char *path, const char *list,
 int64_t cli_now_ms(void);      /* monotonic */
 int64_t cli_time_ms(pawl_str); /* RFC 3339 of ours, or -1 */
 void cli_uuid(char to[37]);    /* a UUIDv7 */
+
+/* The arguments from the first-th on with spaces between. Free it; NULL: no memory. */
+char *cli_join(const cli *, size_t first, size_t *ret_len);
 
 /* Signals are only counted; who waits looks. */
 extern volatile int cli_interrupts, cli_terminated;
@@ -143,6 +168,10 @@ int cli_cancel(cli *);
 int cli_verify(cli *);
 int cli_doctor(cli *);
 int cli_agents_check(cli *);
+int cli_models(cli *);
+int cli_models_check(cli *);
+int cli_replay(cli *);
+int cli_completion(cli *);
 int cli_bench(cli *);
 int cli_help_command(cli *);
 int cli_version(cli *);

@@ -244,8 +244,14 @@ static int tail(cli *c, pawl *p)
     pawl_event e = {.size = sizeof(e)};
     cli_teller teller;
     bool follows = !c->option[CLI_no_follow];
+    pawl_doc *session = NULL; /* one that is not there yet can be waited for, not told */
     int32_t code =
-        pawl_follow(p, cli_str(c->arguments[0]), cli_str(c->option[CLI_after]), &events, &error);
+        follows ? PAWL_OK : cli_read(p, &session, &error, "/v1/sessions/%s", c->arguments[0]);
+    pawl_doc_free(session);
+    if (code != PAWL_OK) {
+        return cli_fail(c, code, &error, NULL);
+    }
+    code = pawl_follow(p, cli_str(c->arguments[0]), cli_str(c->option[CLI_after]), &events, &error);
     if (code != PAWL_OK) {
         return cli_fail(c, code, &error, NULL);
     }

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #define LOOKING (CLI_BIT(store) | CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help))
+#define MODELS                                                                                     \
+    (CLI_BIT(agents) | CLI_BIT(agent) | CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help))
 #define RUNNING (LOOKING | CLI_BIT(agents) | CLI_BIT(agent) | CLI_BIT(take_over))
 
 const cli_command cli_commands[] = {
@@ -18,9 +20,7 @@ const cli_command cli_commands[] = {
      "has ended, it prints the recorded result. Without PROMPT, -s SESSION resumes what is open or "
      "waits there.\n"
      "Ctrl-C cancels the turn, a second one leaves it to others; SIGTERM stops at the next step, "
-     "leaves it open and exits with 143.\n"
-     "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 "
-     "cancelled, 6 store not reachable.",
+     "leaves it open and exits with 143.",
      RUNNING | CLI_BIT(session) | CLI_BIT(request_id), 0, (size_t)-1, cli_run},
     {"sessions", "sessions [--status STATUS] [-a AGENT]",
      "all sessions: status, agent, turns, cost", NULL, LOOKING | CLI_BIT(status) | CLI_BIT(agent),
@@ -38,6 +38,22 @@ const cli_command cli_commands[] = {
      LOOKING | CLI_BIT(agents), 0, 0, cli_doctor},
     {"agents check", "agents check DIR", "check agents' folders", NULL,
      CLI_BIT(json) | CLI_BIT(no_color) | CLI_BIT(help), 1, 1, cli_agents_check},
+    {"models", "models [-a AGENT]", "the agents' models and what they cost", NULL, MODELS, 0, 0,
+     cli_models},
+    {"models check", "models check [-a AGENT] [--within TIME]",
+     "ask each model for a few words and say which work",
+     "One small request (at most 16 tokens) to each model of each agent, fallbacks too, one after "
+     "the other: works, no key,\nrefused (with the provider's words), unreachable or slow.",
+     MODELS | CLI_BIT(within), 0, 0, cli_models_check},
+    {"replay", "replay SESSION --dry-run [PROMPT…]",
+     "a session's next request as it would be sent, and its faults",
+     "Prints the request's body; with --json what is wrong with it, and sizes. With PROMPT as if "
+     "that message had just\nbeen given. Takes nothing, sends nothing, runs nothing. Exit status "
+     "1: "
+     "the transcript is not valid.",
+     LOOKING | CLI_BIT(agents) | CLI_BIT(agent) | CLI_BIT(dry_run), 1, (size_t)-1, cli_replay},
+    {"completion", "completion SHELL", "completion for bash, zsh or fish; `man`: the manual page",
+     "For this shell: source <(pawl completion bash).", CLI_BIT(help), 1, 1, cli_completion},
     {"bench", "bench [--sessions N] [--iterations M] [--baseline]", "measure the engine here",
      "Runs the scripted workload (turns of 10 iterations, one model call and one `none` tool each, "
      "1 KB each way, the\n"

@@ -347,6 +347,29 @@ int32_t cli_each(pawl *p, const char *path, const char *list,
     }
 }
 
+char *cli_join(const cli *c, size_t first, size_t *ret_len)
+{
+    size_t size = 1;
+    for (size_t i = first; i < c->argument_count; i++) {
+        size += strlen(c->arguments[i]) + 1;
+    }
+    char *text = malloc(size);
+    size_t len = 0;
+    for (size_t i = first; text && i < c->argument_count; i++) {
+        if (i > first) {
+            text[len++] = ' ';
+        }
+        size_t more = strlen(c->arguments[i]);
+        memcpy(text + len, c->arguments[i], more);
+        len += more;
+    }
+    if (text) {
+        text[len] = '\0';
+    }
+    *ret_len = len;
+    return text;
+}
+
 /* --- Clocks and ids --- */
 
 int64_t cli_now_ms(void)

@@ -6,14 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct option_row {
-    char name[24]; /* with dashes where C has underscores */
-    char letter;
-    const char *value;
-    const char *help;
-} option_row;
-
-static option_row row_of(cli_option option)
+cli_option_row cli_row_of(cli_option option)
 {
     static const struct {
         const char *name;
@@ -24,7 +17,7 @@ static option_row row_of(cli_option option)
         CLI_OPTIONS(CLI_OPTION_ROW)
 #undef CLI_OPTION_ROW
     };
-    option_row row = {
+    cli_option_row row = {
         .letter = rows[option].letter, .value = rows[option].value, .help = rows[option].help};
     snprintf(row.name, sizeof(row.name), "%s", rows[option].name);
     for (char *c = row.name; *c; c++) {
@@ -63,10 +56,10 @@ static void program_help(FILE *to)
         }
         fprintf(to, "  pawl %s%*s%s\n", k->synopsis, columns < 58 ? 60 - columns : 2, "", k->help);
     }
-    fputs("\nEvery command takes --help; most take --json and --store URL.\n"
-          "Exit status: 0 done, 1 failed, 2 usage, 3 paused or exhausted, 4 waits for input, 5 "
-          "cancelled, 6 store not reachable.\n",
-          to);
+    fputs("\nEvery command takes --help; most take --json and --store URL.\n\nExit status:\n", to);
+#define EXIT_ROW(name, number, words) fprintf(to, "  %3d  %s\n", number, words);
+    CLI_EXITS(EXIT_ROW)
+#undef EXIT_ROW
 }
 
 int cli_help(const cli_command *k, FILE *to)
@@ -85,7 +78,7 @@ int cli_help(const cli_command *k, FILE *to)
         if (!(k->options & 1u << i)) {
             continue;
         }
-        option_row row = row_of((cli_option)i);
+        cli_option_row row = cli_row_of((cli_option)i);
         char left[64];
         snprintf(left, sizeof(left), "%c%c%s--%s%s%s", row.letter ? '-' : ' ',
                  row.letter ? row.letter : ' ', row.letter ? ", " : "  ", row.name,
@@ -97,17 +90,18 @@ int cli_help(const cli_command *k, FILE *to)
 
 static const cli_command *find_command(const char *const *words, size_t count, size_t *ret_used)
 {
+    const cli_command *found = NULL;
     for (const cli_command *k = cli_commands; k->name; k++) {
         const char *space = strchr(k->name, ' ');
         size_t first = space ? (size_t)(space - k->name) : strlen(k->name);
         bool same =
             count > 0 && strlen(words[0]) == first && strncmp(words[0], k->name, first) == 0;
         if (same && (!space || (count > 1 && strcmp(words[1], space + 1) == 0))) {
-            *ret_used = space ? 2 : 1;
-            return k;
+            found = !found || space ? k : found; /* of "models" and "models check" the longer */
+            *ret_used = strchr(found->name, ' ') ? 2 : 1;
         }
     }
-    return NULL;
+    return found;
 }
 
 int cli_help_command(cli *c)
@@ -131,7 +125,7 @@ typedef struct parsing {
 static int take_option(parsing *p, cli_option option, const char *said, const char *value)
 {
     cli *c = p->c;
-    option_row row = row_of(option);
+    cli_option_row row = cli_row_of(option);
     if (!(c->command->options & 1u << option)) {
         return cli_usage(c, "%s is not an option of `pawl %s`", said, c->command->name);
     }
@@ -156,7 +150,7 @@ static int take_long(parsing *p, const char *word)
     const char *equals = strchr(word, '=');
     size_t len = equals ? (size_t)(equals - word) : strlen(word);
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-        option_row row = row_of((cli_option)i);
+        cli_option_row row = cli_row_of((cli_option)i);
         if (strlen(row.name) == len - 2 && strncmp(row.name, word + 2, len - 2) == 0) {
             return take_option(p, (cli_option)i, word, equals ? equals + 1 : NULL);
         }
@@ -167,7 +161,7 @@ static int take_long(parsing *p, const char *word)
 static int take_short(parsing *p, const char *word)
 {
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-        if (row_of((cli_option)i).letter == word[1]) {
+        if (cli_row_of((cli_option)i).letter == word[1]) {
             return take_option(p, (cli_option)i, word, word[2] ? word + 2 : NULL);
         }
     }

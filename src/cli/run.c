@@ -59,30 +59,10 @@ static char *read_all(FILE *from, size_t *ret_len)
     return text;
 }
 
-static char *join_words(const cli *c, size_t *ret_len)
-{
-    size_t size = 1;
-    for (size_t i = 0; i < c->argument_count; i++) {
-        size += strlen(c->arguments[i]) + 1;
-    }
-    char *text = malloc(size);
-    size_t len = 0;
-    for (size_t i = 0; text && i < c->argument_count; i++) {
-        if (i > 0) {
-            text[len++] = ' ';
-        }
-        size_t more = strlen(c->arguments[i]);
-        memcpy(text + len, c->arguments[i], more);
-        len += more;
-    }
-    *ret_len = len;
-    return text;
-}
-
 static char *prompt_of(const cli *c, size_t *ret_len)
 {
     bool from_input = c->argument_count == 1 && strcmp(c->arguments[0], "-") == 0;
-    return from_input ? read_all(stdin, ret_len) : join_words(c, ret_len);
+    return from_input ? read_all(stdin, ret_len) : cli_join(c, 0, ret_len);
 }
 
 /* --- Following
@@ -387,6 +367,9 @@ static int run_turn(run *r, pawl_str prompt)
     if (code != PAWL_OK) {
         return prompt.len > 0 ? cli_fail(r->c, code, &error, NULL) : no_prompt(r, code, &error);
     }
+    if (!r->c->option[CLI_session]) { /* it is there from here on */
+        fprintf(stderr, "session %s\n", r->session);
+    }
     if (recorded) {
         status = cli_tell_turn(&r->teller, recorded, true);
         pawl_doc_free(recorded);
@@ -431,7 +414,9 @@ int cli_run(cli *c)
     char *prompt = prompt_of(c, &len);
     if (!prompt || len >= PROMPT_MAX || (len == 0 && c->argument_count > 0)) {
         free(prompt);
-        return cli_usage(c, "the PROMPT is %s", len == 0 ? "empty" : "too long");
+        return len == 0 ? cli_usage(c, "the PROMPT is empty")
+                        : cli_usage(c, "the PROMPT is too long: it has %zu MiB or more",
+                                    PROMPT_MAX >> 20);
     }
     int status = CLI_DONE;
     cli_uuid(made);
@@ -439,9 +424,6 @@ int cli_run(cli *c)
     r.p = r.session ? cli_open(c, false, &status) : NULL;
     cli_teller_init(&r.teller, c);
     if (r.p) {
-        if (!c->option[CLI_session]) {
-            fprintf(stderr, "session %s\n", r.session);
-        }
         status = run_turn(&r, (pawl_str){prompt, len});
         r.status = r.status < 0 ? status : r.status;
         leave(&r);

@@ -7,9 +7,7 @@
  * process breaks off (stalled, too large, no memory) ends through the same door as one that broke
  * by itself.
  */
-#include <stdlib.h>
-
-#include "net/secret.h"
+#include "runtime/endpoint.h"
 #include "runtime/loop.h"
 
 enum { FAREWELL_MS = 2000, CONNECT_MS = 10000, FIRST_TOKEN_MS = 120000, IDLE_MS = 120000 };
@@ -441,46 +439,14 @@ void pw_model_heard(void *context, const pw_http_event *event)
     }
 }
 
-/* --- Where, and as whom --- */
-
-/* PW_NOT_FOUND: the error says which variable or file has no key. Read anew at every call, so that
- * a rotated key needs no restart. */
-static pw_status find_key(pw_running *running, const pw_json *model, pw_error *error)
-{
-    pw_str file = pw_json_text(pw_json_get(model, "api_key_file"));
-    pw_str variable = pw_json_text(pw_json_get(model, "api_key_env"));
-    if (file.len > 0) {
-        return pw_secret_file(file, &running->arena, &running->endpoint.key, error);
-    }
-    bool named = variable.len > 0;
-    if (!named && running->provider->default_key_env) {
-        variable = pw_str_from(running->provider->default_key_env);
-    }
-    pw_str name = PW_STR_NONE;
-    PW_TRY(pw_arena_dup(&running->arena, variable, &name));
-    const char *value = name.len > 0 ? getenv(name.ptr) : NULL;
-    PW_TRY(pw_arena_dup(&running->arena, pw_str_trim(pw_str_from(value)), &running->endpoint.key));
-    bool own_server = pw_json_get(model, "base_url") != NULL; /* perhaps one that asks for no key */
-    if (running->endpoint.key.len == 0 && name.len > 0 && (named || !own_server)) {
-        return PW_FAIL(error, PW_NOT_FOUND, "no key: %s is not set", name.ptr);
-    }
-    return PW_OK;
-}
+/* --- Starting --- */
 
 static pw_status start_transfer(pw_loop *loop, pw_running *running, const pw_model_request *request,
                                 pw_error *error)
 {
     const pw_json *model = request->model->options;
-    pw_str base = pw_json_text(pw_json_get(model, "base_url"));
-    if (base.len == 0) {
-        base = pw_str_from(running->provider->default_base_url);
-    }
-    while (base.len > 0 && base.ptr[base.len - 1] == '/') {
-        base.len--;
-    }
-    PW_TRY(pw_arena_dup(&running->arena, base, &running->endpoint.base_url));
-    running->endpoint.now_ms = pw_now_ms();
-    PW_TRY(find_key(running, model, error));
+    PW_TRY(pw_endpoint_place(running->provider, model, &running->arena, &running->endpoint));
+    PW_TRY(pw_endpoint_key(running->provider, model, &running->arena, &running->endpoint, error));
     PW_TRY(running->provider->stream_new(loop->p->allocator, &running->stream));
     pw_http_request http = {0};
     PW_TRY(running->provider->request(&running->endpoint, request, &running->seat->render,

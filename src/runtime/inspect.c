@@ -106,6 +106,9 @@ static void check_store(inspection *i)
     pw_buffer_format(d, "%s %s", t.name, t.version ? t.version : "");
     pw_buffer_format(d, "; several processes %s",
                      t.many_processes ? "may share it" : "may not share it");
+    if (t.schema > 0) {
+        pw_buffer_format(d, "; schema %d", (int)t.schema);
+    }
     if (i->p->options.store.len > 0) {
         pw_buffer_format(d, "; %.*s", (int)i->p->options.store.len, i->p->options.store.ptr);
     }
@@ -287,8 +290,41 @@ static void run_doctor(inspection *i)
  * ------------------------------------------------------------------------------------------------
  */
 
+typedef struct topic {
+    const char *name, *parameters;
+    pw_status (*answer)(pw_question *);
+} topic;
+
+/* Questions that take parameters and answer as they like; `*ret_found` false: it is none of them.
+ */
+static pw_status ask_topic(inspection *i, pw_str what, bool *ret_found, pw_error *error)
+{
+    static const topic topics[] = {
+        {"models", ",agent,check,within,", pw_answer_models},
+        {"request", ",session,prompt,body,", pw_answer_request},
+    };
+    size_t mark = pw_str_find(what, PW_STR("?"));
+    pw_str name = pw_str_slice(what, 0, mark == SIZE_MAX ? what.len : mark);
+    pw_str query = mark == SIZE_MAX ? PW_STR_NONE : pw_str_slice(what, mark + 1, what.len);
+    *ret_found = false;
+    for (size_t n = 0; n < sizeof topics / sizeof topics[0]; n++) {
+        if (pw_str_is(name, topics[n].name)) {
+            *ret_found = true;
+            pw_question q = {.p = i->p, .arena = i->arena, .error = error, .w = i->w};
+            PW_TRY(pw_question_query(&q, query, topics[n].parameters));
+            PW_TRY(topics[n].answer(&q));
+        }
+    }
+    return i->w->out->failed;
+}
+
 static pw_status inspect(inspection *i, pw_str what, pw_error *error)
 {
+    bool found;
+    pw_status asked = ask_topic(i, what, &found, error);
+    if (found || asked != PW_OK) {
+        return asked;
+    }
     bool rebuild = pw_str_is(what, "verify?rebuild=1");
     bool verify = rebuild || pw_str_is(what, "verify");
     if (pw_str_is(what, "counters")) {
@@ -299,8 +335,9 @@ static pw_status inspect(inspection *i, pw_str what, pw_error *error)
         return i->w->out->failed;
     }
     if (!verify && !pw_str_is(what, "doctor")) {
-        return PW_FAIL(error, PW_INVALID,
-                       "what: is not one of verify, verify?rebuild=1, doctor, counters");
+        return PW_FAIL(
+            error, PW_INVALID,
+            "what: is not one of verify, verify?rebuild=1, doctor, models, request, counters");
     }
     if (rebuild && !i->p->writer) {
         return PW_FAIL(error, PW_MISUSE, "a store opened read-only cannot be rebuilt");
@@ -339,7 +376,8 @@ int32_t pawl_inspect(pawl *p, pawl_str what, pawl_doc **ret, pawl_error *error)
     pw_buffer_init(&text, &pw_heap, PW_ANSWER_MAX);
     pw_json_begin(&writer, &text);
     inspection i = {.p = p, .arena = &arena, .w = &writer, .ok = true};
-    pw_status status = inspect(&i, (pw_str){what.ptr, what.len}, e);
+    pw_error local = {0};
+    pw_status status = inspect(&i, (pw_str){what.ptr, what.len}, e ? e : &local);
     if (status == PW_OK) {
         status = pw_doc_new(pw_buffer_str(&text), ret, error);
     } else if (status == PW_NOMEM) {

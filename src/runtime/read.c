@@ -144,9 +144,9 @@ static const route *find_route(const pw_question *q)
     return NULL;
 }
 
-static bool takes(const route *r, pw_str name)
+static bool takes(const char *parameters, pw_str name)
 {
-    for (pw_str rest = pw_str_from(r->parameters + 1); rest.len > 0;) {
+    for (pw_str rest = pw_str_from(parameters + 1); rest.len > 0;) {
         if (pw_str_equal(until(&rest, ','), name)) {
             return true;
         }
@@ -154,13 +154,13 @@ static bool takes(const route *r, pw_str name)
     return false;
 }
 
-static pw_status check_parameters(pw_question *q, const route *r)
+static pw_status check_parameters(pw_question *q, const char *parameters)
 {
     for (size_t i = 0; i < q->parameter_count; i++) {
         pw_str name = q->parameters[i].name;
         pw_str shown = pw_str_slice(name, 0, pw_utf8_cut(name, 60));
-        if (!takes(r, name)) {
-            return PW_FAIL(q->error, PW_INVALID, "%.*s: is not a parameter of this path",
+        if (!takes(parameters, name)) {
+            return PW_FAIL(q->error, PW_INVALID, "%.*s: is not a parameter of this question",
                            PW_STR_ARG(shown));
         }
         for (size_t j = 0; j < i; j++) {
@@ -176,6 +176,12 @@ static pw_status check_parameters(pw_question *q, const route *r)
     }
     q->limit = (size_t)number;
     return PW_OK;
+}
+
+pw_status pw_question_query(pw_question *q, pw_str query, const char *parameters)
+{
+    PW_TRY(take_query_apart(q, query));
+    return check_parameters(q, parameters);
 }
 
 pw_str pw_question_parameter(const pw_question *q, const char *name)
@@ -249,7 +255,7 @@ static pw_status answer(pw_question *q, pw_str path)
     if (!r) {
         return no_such_path(q);
     }
-    PW_TRY(check_parameters(q, r));
+    PW_TRY(check_parameters(q, r->parameters));
     if (r->session) {
         PW_TRY(pw_find_session(q->p, q->part[1], q->arena, &q->row, q->error));
     }

@@ -30,6 +30,9 @@ typedef struct pw_question {
     pw_session_row row; /* of /sessions/{s}/… */
 } pw_question;
 
+/* Takes `query` apart ("a=1&b=2", percent-encoded); its names must be among `parameters`
+ * (",a,b,"). read.c */
+pw_status pw_question_query(pw_question *, pw_str query, const char *parameters);
 pw_str pw_question_parameter(const pw_question *, const char *name); /* PW_STR_NONE when absent */
 /* A page's end: closes the items and says where the next one begins (PW_STR_NONE: nowhere). */
 void pw_page_begin(pw_question *);
@@ -92,5 +95,8 @@ pw_status pw_answer_steps(pw_question *);
 pw_status pw_answer_events(pw_question *);
 pw_status pw_answer_agents(pw_question *);
 pw_status pw_answer_agent(pw_question *);
+/* pawl_inspect's: "models" and "request". */
+pw_status pw_answer_models(pw_question *);
+pw_status pw_answer_request(pw_question *);
 
 #endif

@@ -550,6 +550,7 @@ static pw_store_traits sq_traits(const pw_store *store)
 {
     const sq_store *q = (const sq_store *)store;
     return (pw_store_traits){.name = "sqlite",
+                             .schema = PW_SQL_SCHEMA_VERSION,
                              .transactions = !q->read_only,
                              .many_processes = true,
                              .value_limit = -1,

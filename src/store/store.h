@@ -304,6 +304,7 @@ typedef struct pw_store_traits {
     int64_t value_limit; /* bytes of one value; -1: none (N1) */
     int32_t handle_kind; /* PAWL_SQLITE or 0 */
     const char *version; /* of the library behind it */
+    int32_t schema;      /* version of the tables; 0: the store keeps none */
 } pw_store_traits;
 pw_store_traits pw_store_traits_get(const pw_store *);
 

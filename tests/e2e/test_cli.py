@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -46,8 +47,8 @@ class Help(unittest.TestCase):
     def test_help_lists_every_command_and_each_has_its_own(self):
         _, out, err = self.world.run("help", check=0)
         self.assertEqual(err, "")
-        names = re.findall(r"^  pawl ((?:agents )?[a-z]+)", out, re.M)
-        self.assertEqual(names, ["run", "sessions", "show", "tail", "why", "cancel", "verify", "doctor", "agents check", "bench", "help", "version"])
+        names = re.findall(r"^  pawl ((?:agents |models )?[a-z]+)", out, re.M)
+        self.assertEqual(names, ["run", "sessions", "show", "tail", "why", "cancel", "verify", "doctor", "agents check", "models", "models check", "replay", "completion", "bench", "help", "version"])
         for name in names:
             _, text, _ = self.world.run("help", *name.split(), check=0)
             _, flag, _ = self.world.run(*name.split(), "--help", check=0)
@@ -62,6 +63,7 @@ class Help(unittest.TestCase):
                                  (("run", "x", "--session"), "SESSION"), (("run", "--session=", "x"), "session"), (("run", "--json=yes", "x"), "json"), (("sessions", "more"), "more"),
                                  (("show",), "missing"), (("show", "a", "b"), "b"), (("why", "s", "--after", "0"), "--after"), (("agents",), "agents check"), (("help", "dance"), "dance"),
                                  (("bench", "--sessions", "0"), "--sessions"), (("bench", "--iterations", "x"), "--iterations"), (("sessions", "--store", "disk:x"), "disk"),
+                                 (("replay", "s"), "--dry-run"), (("completion", "tcsh"), "tcsh"),
                                  (("run", "--store", "disk:x", "hi"), "disk")):
             with self.subTest(arguments=arguments):
                 status, out, err = self.world.run(*arguments)
@@ -96,6 +98,83 @@ class Help(unittest.TestCase):
         self.assertTrue(os.path.exists(os.path.join(folder, "pawl.db")))
         self.assertEqual(self.world.json("sessions")["items"][0]["agent"], "a")
         self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
+
+
+    def test_a_refused_message_names_no_session_and_a_long_prompt_the_limit(self):
+        self.world.agent("a", {"name": "a", "model": scripted(HELLO)})
+        status, _, err = self.world.run("run", "-a", "a", "--request-id", "schedule:x", "hi")
+        self.assertEqual(status, 2)
+        self.assertNotIn("session ", err)
+        self.assertRegex(self.world.run("run", "-a", "a", "hi", check=0)[2], rf"(?m)^session {UUID7}$")
+        with open(os.path.join(self.world.folder, "long"), "wb") as file:
+            file.write(b"x" * (5 << 20))
+        with open(file.name, "rb") as file:
+            long = subprocess.run([BIN, "run", "-a", "a", "-"], stdin=file, env=self.world.environment, cwd=self.world.folder, capture_output=True, timeout=30)
+        self.assertEqual(long.returncode, 2)
+        self.assertIn(b"4 MiB", long.stderr)
+
+
+class Pages(unittest.TestCase):
+    """What is made from the table of commands holds all of it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = World()
+        cls.pages = {kind: cls.world.run("completion", kind, check=0)[1] for kind in ("bash", "zsh", "fish", "man")}
+        _, out, _ = cls.world.run("help", check=0)
+        cls.names = re.findall(r"^  pawl ((?:agents |models )?[a-z]+)", out, re.M)
+        cls.options = {name: re.findall(r"^  (?:-. *, )?  ?(?: *)--([a-z-]+)", re.sub(r"(?m)^  (-.), ", r"      ", cls.world.run("help", *name.split(), check=0)[1]), re.M) for name in cls.names}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.world.__exit__()
+
+    def test_every_command_and_option_is_in_every_page(self):
+        self.assertGreater(len(self.names), 14)
+        for name in self.names:
+            self.assertIn("help", self.options[name])
+            for kind, page in self.pages.items():
+                self.assertIn(f"pawl {name} " if kind == "man" else name.split()[-1], page + " " if kind != "man" else page.replace("\n", " "), (kind, name))
+            for option in self.options[name]:
+                self.assertIn("\\-\\-" + option.replace("-", "\\-"), self.pages["man"])
+                self.assertIn(f"--{option}", self.pages["bash"])
+                self.assertIn(f"--{option}", self.pages["zsh"])
+                self.assertIn(f"-l {option}", self.pages["fish"])
+
+    def complete(self, *words):
+        script = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _pawl; printf "%s\\n" "${COMPREPLY[@]}"'
+        out = subprocess.run(["bash", "-c", script, self.page_file, "pawl", *words], capture_output=True, text=True, check=True)
+        self.assertEqual(out.stderr, "")
+        return out.stdout.split()
+
+    def test_bash_completes(self):
+        self.page_file = os.path.join(self.world.folder, "pawl.bash")
+        with open(self.page_file, "w", encoding="utf-8") as file:
+            file.write(self.pages["bash"])
+        self.assertEqual(set(self.complete("")), {name.split()[0] for name in self.names})
+        self.assertEqual(self.complete("mod"), ["models"])
+        self.assertIn("check", self.complete("models", ""))
+        self.assertEqual(self.complete("agents", "ch"), ["check"])
+        self.assertEqual(self.complete("models", "check", "--wi"), ["--within"])
+        self.assertEqual(self.complete("sessions", "--status", "ru"), ["running"])
+        self.assertEqual(self.complete("completion", "z"), ["zsh"])
+        self.assertEqual(self.complete("help", "doc"), ["doctor"])
+        os.makedirs(os.path.join(self.world.folder, "somewhere"), exist_ok=True)
+        self.assertEqual(self.complete("agents", "check", os.path.join(self.world.folder, "somewh")), [os.path.join(self.world.folder, "somewhere")])
+        for name in self.names:
+            found = self.complete(*name.split(), "--")
+            self.assertEqual(sorted(o for o in found if o.startswith("--")), sorted(f"--{o}" for o in self.options[name]), name)
+
+    def test_the_manual_page_is_sound_roff(self):
+        checkers = [["mandoc", "-Tlint", "-W", "warning"], ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"]]
+        checker = next((c for c in checkers if shutil.which(c[0])), None)
+        if not checker:
+            self.skipTest("neither mandoc nor man is here")
+        path = os.path.join(self.world.folder, "pawl.1")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.pages["man"])
+        checked = subprocess.run([*checker, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(os.environ, LC_ALL="C.UTF-8"))
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
 
 class Agents(unittest.TestCase):
@@ -384,6 +463,9 @@ class Looking(unittest.TestCase):
             _, rest, _ = self.world.run("tail", "s", "--no-follow", "--json", "--after", cursor, check=0)
             self.assertEqual(events_of(rest)[0][1:], events[i + 1:])
         self.assertEqual(self.world.run("tail", "s", "--no-follow", "--after", "nonsense")[0], 2)
+        status, out, err = self.world.run("tail", "nobody", "--no-follow")
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn('"nobody"', err)
         _, out, err = self.world.run("tail", "s", "--no-follow", check=0)
         self.assertIn("It is done.", out)
         self.assertIn("→ look (none)", err)
@@ -410,6 +492,7 @@ class Looking(unittest.TestCase):
         self.assertIn("ok", self.world.run("verify", check=0)[1])
         self.assertTrue(self.world.json("verify", "--rebuild")["ok"])
         doctor = self.world.json("doctor")
+        self.assertIn("; schema 1;", next(c["detail"] for c in doctor["checks"] if c["name"] == "store"))
         self.assertLessEqual({"store", "sqlite", "libuv", "libcurl", "owners", "sessions", "quarantined", "due", "wal", "disk", "agents"}, {c["name"] for c in doctor["checks"]})
 
     def test_J3_looking_writes_nothing(self):
