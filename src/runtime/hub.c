@@ -244,12 +244,12 @@ void pw_hub_free(pw_hub *hub)
 
 /* --- Told by the loop and the writer --- */
 
-void pw_hub_committed(pw_hub *hub, int64_t session_id, uint64_t last_seq)
+void pw_hub_committed(pw_hub *hub, int64_t session_id, uint64_t last_seq, bool held)
 {
     uv_mutex_lock(&hub->mutex);
-    topic *t = find_or_add(hub, session_id);
+    topic *t = held ? find_or_add(hub, session_id) : find(hub, session_id);
     if (t) {
-        t->held = true;
+        t->held = t->held || held;
         if (t->open && t->after_seq < last_seq) {
             end_live(hub, t);
         }

@@ -19,9 +19,9 @@ void pw_hub_free(pw_hub *);  /* after the last subscriber is gone */
 /* --- told by the loop and the writer */
 /* Records became durable that leave an open message as it is: its text goes on behind them. */
 void pw_hub_passed(pw_hub *, int64_t session_id, uint64_t last_seq);
-void pw_hub_committed(pw_hub *, int64_t session_id,
-                      uint64_t last_seq); /* records up to last_seq are durable; also ends the live
-                                             text of an older position */
+/* Records up to last_seq are durable; also ends the live text of an older position. `held`: this
+ * process still has the session (its last append may be answered after it let go). */
+void pw_hub_committed(pw_hub *, int64_t session_id, uint64_t last_seq, bool held);
 void pw_hub_admitted(pw_hub *, int64_t session_id); /* an inbox row became durable here */
 void pw_hub_changed(pw_hub *); /* somebody else committed something (pw_store_changed) */
 /* A piece of the open message. `text_bytes`: its text so far with this piece (a piece that does not

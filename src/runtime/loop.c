@@ -154,7 +154,7 @@ void pw_loop_committed(pw_loop *loop, pw_seat *seat, const pw_append *append)
     if (leaves_message_open(append)) {
         pw_hub_passed(loop->p->hub, seat->id, last_seq);
     } else {
-        pw_hub_committed(loop->p->hub, seat->id, last_seq);
+        pw_hub_committed(loop->p->hub, seat->id, last_seq, seat->state != PW_SEAT_GONE);
     }
     if (append->receipt && seat->suspect) {
         pw_seat_suspect(loop, seat, false);

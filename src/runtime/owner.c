@@ -381,6 +381,19 @@ static void find_named(pw_loop *loop)
     pw_readers_give(loop->readers, &mine->job);
 }
 
+/* Only sessions of agents that this process has can be taken: however many others are due, they
+ * hide none of these. Out of memory: of any agent. */
+static const pw_str *agent_names(pw_loop *loop, pw_arena *arena, size_t *ret_count)
+{
+    const size_t count = loop->p->agent_count;
+    pw_str *names = PW_NEW_ARRAY(arena, pw_str, count);
+    for (size_t i = 0; names && i < count; i++) {
+        names[i] = loop->p->agents[i]->name;
+    }
+    *ret_count = names ? count : 0;
+    return names;
+}
+
 void pw_owner_sweep(pw_loop *loop)
 {
     pw_owner_job *mine = &loop->owner.due;
@@ -398,11 +411,15 @@ void pw_owner_sweep(pw_loop *loop)
     const pw_dead_owner *dead = NULL;
     size_t dead_count = 0;
     (void)pw_owner_dead_list(loop, &mine->arena, &dead, &dead_count);
+    size_t agent_count = 0;
+    const pw_str *agents = agent_names(loop, &mine->arena, &agent_count);
     mine->op = (pw_op){.kind = PW_OP_DUE,
                        .due = {.now_ms = pw_now_ms(),
                                .owner = loop->owner.id,
                                .dead = dead,
                                .dead_count = dead_count,
+                               .agents = agents,
+                               .agent_count = agent_count,
                                .limit = DUE_LIMIT,
                                .session_id = loop->only_id}};
     begin_job(mine, act_due, job_done);

@@ -95,6 +95,16 @@ static bool due_free(const mem_store *m, const mem_session *s, const pw_op *op)
            (s->owner.text[0] == '\0' || mem_owner_dead(m, s, op->due.dead, op->due.dead_count));
 }
 
+static bool of_agents(const mem_session *s, const pw_op *op)
+{
+    for (size_t i = 0; i < op->due.agent_count; i++) {
+        if (pw_str_equal(s->agent, op->due.agents[i])) {
+            return true;
+        }
+    }
+    return op->due.agent_count == 0;
+}
+
 static void next_wake(pw_op *op, const mem_session *s)
 {
     if (op->due.next_wake_ms < 0 || s->wake_at_ms < op->due.next_wake_ms) {
@@ -116,11 +126,12 @@ static size_t due_walk(mem_store *m, pw_op *op)
     while (todo_count > 0) {
         mem_session *s = todo[--todo_count];
         bool later = s->wake_at_ms > op->due.now_ms;
-        if (later && !s->quarantined && !is_mine(s, op)) {
+        bool wanted = of_agents(s, op);
+        if (later && wanted && !s->quarantined && !is_mine(s, op)) {
             next_wake(op, s);
             continue; /* those below it wake no earlier */
         }
-        if (!later && due_free(m, s, op)) {
+        if (!later && wanted && due_free(m, s, op)) {
             found[found_count++] = s;
         }
         for (size_t child = 2 * s->heap_at + 1; child <= 2 * s->heap_at + 2; child++) {

@@ -93,6 +93,22 @@ static void list_dead(pw_sql_run *run, const pw_dead_owner *dead, size_t count)
     list_failed(run, &b);
 }
 
+/* Each between two newlines, which no agent's name holds; empty: of any agent. */
+static pw_str list_agents(pw_sql_run *run, const pw_str *agents, size_t count)
+{
+    pw_buffer b;
+    if (count == 0) {
+        return PW_STR("");
+    }
+    pw_buffer_init_arena(&b, run->scratch, 1u << 26);
+    pw_buffer_byte(&b, '\n');
+    for (size_t i = 0; i < count; i++) {
+        pw_buffer_add(&b, agents[i]);
+        pw_buffer_byte(&b, '\n');
+    }
+    return list_failed(run, &b) ? PW_STR("") : run->list;
+}
+
 /* --- ADMIT: ?1 principal ?2 name in all but the first */
 
 static bool admit_session(pw_sql_run *run, pw_sql_statement *ret)
@@ -518,6 +534,7 @@ static bool due_rows(pw_sql_run *run, pw_sql_statement *ret)
         return emit(run, ret, PW_SQL_DUE_ONE);
     }
     p_limit(run, op->due.limit);
+    p_str(run, list_agents(run, op->due.agents, op->due.agent_count));
     return emit(run, ret, PW_SQL_DUE);
 }
 
@@ -529,6 +546,7 @@ static bool due_next(pw_sql_run *run, pw_sql_statement *ret)
         p_i64(run, run->op->due.session_id);
         return emit(run, ret, PW_SQL_DUE_NEXT_ONE);
     }
+    p_str(run, list_agents(run, run->op->due.agents, run->op->due.agent_count));
     return emit(run, ret, PW_SQL_DUE_NEXT);
 }
 

@@ -15,6 +15,11 @@
     "(select max(j.seq) from pawl_journal j where j.session = s.id), "                             \
     "s.wake_at, s.admitted, s.crashes, s.quarantined, s.created_at, s.since_at"
 
+/* Is this name among those of the list, each between two newlines (which no name holds)? The empty
+ * list is of any. */
+#define OF_AGENTS(name, list)                                                                      \
+    "(" list " = '' or replace(" list ", '\n' || " name " || '\n', '') <> " list ") "
+
 #define MESSAGE_COLUMNS                                                                            \
     "s.id, s.agent, i.n, i.request_id, i.digest, i.body, i.at, i.disposition, i.turn, "            \
     "t.ended_seq, case when i.disposition = 0 then (select count(*) from pawl_inbox p "            \
@@ -172,15 +177,15 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
         "and disposition = 0 and ?2 like '%,' || n || ',%'), (select j.epoch from pawl_journal j "
         "where j.session = s.id and j.seq = ?5) from pawl_sessions s where s.id = ?1",
     [PW_SQL_OWNERS] = "select id, beat, address, at from pawl_owners order by at, id",
-    [PW_SQL_DUE] = "select " SESSION_COLUMNS " from pawl_sessions s where s.wake_at <= ?1 "
-                   "and s.quarantined = 0 and s.owner <> ?2 and (s.owner = '' or not " OWNER_ALIVE(
-                       "?3") ") "
-                             "order by s.wake_at, s.id limit ?4",
+    [PW_SQL_DUE] =
+        "select " SESSION_COLUMNS " from pawl_sessions s where s.wake_at <= ?1 "
+        "and s.quarantined = 0 and s.owner <> ?2 and (s.owner = '' or not " OWNER_ALIVE(
+            "?3") ") and " OF_AGENTS("s.agent", "?5") "order by s.wake_at, s.id limit ?4",
     [PW_SQL_DUE_ONE] =
         "select " SESSION_COLUMNS " from pawl_sessions s where s.id = ?4 and s.wake_at <= ?1 "
         "and s.quarantined = 0 and s.owner <> ?2 and (s.owner = '' or not " OWNER_ALIVE("?3") ")",
     [PW_SQL_DUE_NEXT] = "select wake_at from pawl_sessions where wake_at > ?1 and quarantined = 0 "
-                        "and owner <> ?2 order by wake_at limit 1",
+                        "and owner <> ?2 and " OF_AGENTS("agent", "?3") "order by wake_at limit 1",
     [PW_SQL_DUE_NEXT_ONE] =
         "select wake_at from pawl_sessions where id = ?3 and wake_at > ?1 and quarantined = 0 "
         "and owner <> ?2",

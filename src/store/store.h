@@ -203,12 +203,14 @@ typedef struct pw_op {
             pw_owner_id owner; /* me: my own sessions are not listed */
             const pw_dead_owner *dead;
             size_t dead_count;
+            const pw_str *agents; /* sessions of these alone, by name; with `session_id` of any */
+            size_t agent_count;   /* 0: of any agent */
             size_t limit;
             int64_t session_id;   /* > 0: that one alone */
             pw_session_row *rows; /* out */
             size_t count;
-            int64_t next_wake_ms; /* out: the earliest wake_at after now of any session not mine; -1
-                                     none */
+            int64_t next_wake_ms; /* out: the earliest wake_at after now of any session not mine
+                                     (and of these agents); -1 none */
         } due;
         struct {
             int64_t session_id; /* or 0 and by name */

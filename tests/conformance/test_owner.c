@@ -364,6 +364,46 @@ static void test_J7_due_lists_what_is_free_earliest_first(void **state)
     assert_int_equal(due.due.next_wake_ms, k->now_ms + 500);
 }
 
+static void test_J7_due_of_some_agents_is_not_hidden_by_others(void **state)
+{
+    kit *k = *state;
+    static const char *const agents[] = {"other", "op",  "ops%", "OPS",
+                                         "o_s",   "ops", "ops",  "sales"};
+    int64_t ids[8];
+    for (int i = 0; i < 8; i++) {
+        char name[2] = {(char)('a' + i), '\0'};
+        pw_op op = kit_admit(k, name, "r1", "x");
+        op.admit.agent = pw_str_from(agents[i]);
+        op.admit.due_at_ms = k->now_ms + i;
+        kit_ok(k, &op);
+        ids[i] = op.admit.session_id;
+    }
+    const pw_str mine[] = {PW_STR("sales"), PW_STR("ops")};
+    pw_op due = kit_due(k, "");
+    due.due.now_ms += 5;
+    due.due.agents = mine;
+    due.due.agent_count = 2;
+    due.due.limit = 1;
+    kit_ok(k, &due);
+    assert_int_equal(due.due.count, 1);
+    assert_int_equal(due.due.rows[0].id, ids[5]);
+    assert_int_equal(due.due.next_wake_ms, k->now_ms + 6);
+    due.due.limit = 100;
+    due.due.now_ms += 5;
+    kit_ok(k, &due);
+    assert_int_equal(due.due.count, 3);
+    assert_int_equal(due.due.rows[2].id, ids[7]);
+    assert_int_equal(due.due.next_wake_ms, -1);
+    due.due.agent_count = 1; /* sales alone */
+    due.due.now_ms = k->now_ms;
+    kit_ok(k, &due);
+    assert_int_equal(due.due.count, 0);
+    assert_int_equal(due.due.next_wake_ms, k->now_ms + 7);
+    due.due.session_id = ids[0]; /* one that is named is of any agent */
+    kit_ok(k, &due);
+    assert_int_equal(due.due.count, 1);
+}
+
 static void test_J7_due_knows_mine_theirs_and_the_dead(void **state)
 {
     kit *k = *state;
@@ -480,6 +520,7 @@ const struct CMUnitTest owner_stories[] = {
     STORY(test_C4_suspects_are_refused_while_another_is_in_hand),
     STORY(test_J7_only_due_sessions_when_asked),
     STORY(test_J7_due_lists_what_is_free_earliest_first),
+    STORY(test_J7_due_of_some_agents_is_not_hidden_by_others),
     STORY(test_J7_due_knows_mine_theirs_and_the_dead),
     STORY(test_J7_next_wake_is_not_mine),
     STORY(test_J7_many_sessions_wake_in_order),

@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import unittest
 
-from harness import Claude, World, kill, wait_for
+from harness import Asking, World, kill, wait_for
 
 ANY = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 LOOK = {"name": "look", "kind": "command", "effects": "none", "run": ["./effect", "look"], "env": ["LEDGER"], "input": ANY}
@@ -15,7 +15,7 @@ KEY = "sk-ant-api03-testing-only"
 
 class Models(unittest.TestCase):
     def world(self, script, **more):
-        world = Claude(script, **more)
+        world = Asking(script, **more)
         self.addCleanup(world.__exit__)
         return world
 
@@ -86,7 +86,7 @@ class Models(unittest.TestCase):
 
 class Replay(unittest.TestCase):
     def world(self, script, tools=(LOOK,), **more):
-        world = Claude(script, tools, **more)
+        world = Asking(script, tools, **more)
         self.addCleanup(world.__exit__)
         return world
 

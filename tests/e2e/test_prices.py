@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from harness import Claude
+from harness import Asking
 
 ANY = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 SEND = {"name": "send", "kind": "command", "effects": "once", "run": ["./effect", "send"], "env": ["LEDGER"], "input": ANY}
@@ -20,7 +20,7 @@ def listed(*prices):
 
 class Prices(unittest.TestCase):
     def world(self, script, prices=None, **more):
-        world = Claude(script, [SEND], **more)
+        world = Asking(script, [SEND], **more)
         self.addCleanup(world.__exit__)
         if prices is not None:
             self.file(world, prices)

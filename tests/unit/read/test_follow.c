@@ -234,7 +234,7 @@ static void test_M1_a_session_that_is_not_there_yet_is_waited_for(void **state)
     fixture_take(f, "s1");
     pw_record opened = STORY_OPENED;
     fixture_append(f, &opened, 1, 1);
-    pw_hub_committed(f->p.hub, f->session_id, 1);
+    pw_hub_committed(f->p.hub, f->session_id, 1, true);
     drain(e, t);
     assert_int_equal(t->count, 3);
     assert_string_equal(t->list[2].name, "turn.started");
@@ -256,7 +256,7 @@ static void begin_turn(fixture *f)
     fixture_take(f, "s1");
     pw_record opened = STORY_OPENED;
     fixture_append(f, &opened, 1, 1);
-    pw_hub_committed(f->p.hub, f->session_id, 1);
+    pw_hub_committed(f->p.hub, f->session_id, 1, true);
 }
 
 /* The text a reader has: the snapshot's, then deltas; a restart empties it. */
@@ -368,7 +368,7 @@ static void test_C5_what_a_discard_took_back_is_told_before_new_text(void **stat
     drain(e, t);
     pw_record discarded = STORY_DISCARDED;
     fixture_append(f, &discarded, 1, 0);
-    pw_hub_committed(f->p.hub, f->session_id, 2);
+    pw_hub_committed(f->p.hub, f->session_id, 2, true);
     pw_hub_delta(f->p.hub, f->session_id, 2, PW_STR("model:2"), 1, 5, false, PW_STR("Other"));
     drain(e, t);
     assert_string_equal(t->list[2].name, "message.restarted");
@@ -383,6 +383,30 @@ static void test_C5_what_a_discard_took_back_is_told_before_new_text(void **stat
     assert_string_equal(text, "Other");
     assert_string_equal(t->list[1].name, "message.restarted");
     free_tale(t);
+}
+
+/* An append that is answered after its session was let go of tells of its records, and is no sign
+ * that this process has the session: nobody would ever take such a sign back. */
+static void test_M2_a_commit_after_letting_go_does_not_make_a_session_live(void **state)
+{
+    fixture *f = *state;
+    pw_arena arena;
+    pw_hub_live live;
+    pw_hub_interest *interest = NULL;
+    pw_arena_init(&arena, &pw_heap, 0, 0);
+    assert_int_equal(pw_hub_watch(f->p.hub, f->session_id, &interest), PW_OK);
+    pw_hub_committed(f->p.hub, f->session_id, 1, true);
+    assert_int_equal(pw_hub_live_get(f->p.hub, f->session_id, 0, &arena, &live), PW_OK);
+    assert_true(live.held);
+    pw_hub_forget(f->p.hub, f->session_id);
+    while (pw_hub_wait(interest, 0) == PW_OK) {
+    }
+    pw_hub_committed(f->p.hub, f->session_id, 2, false);
+    assert_int_equal(pw_hub_wait(interest, 0), PW_OK); /* it is news all the same */
+    assert_int_equal(pw_hub_live_get(f->p.hub, f->session_id, 0, &arena, &live), PW_OK);
+    assert_false(live.held);
+    pw_hub_unwatch(interest);
+    pw_arena_free(&arena);
 }
 
 /* A process that died wrote no discard: the new attempt takes the shown text back. */
@@ -656,6 +680,7 @@ int main(void)
         TEST(test_M2_on_reconnect_the_text_so_far_comes_once),
         TEST(test_M2_a_record_amid_a_message_takes_nothing_back),
         TEST(test_C5_what_a_discard_took_back_is_told_before_new_text),
+        TEST(test_M2_a_commit_after_letting_go_does_not_make_a_session_live),
         TEST(test_case_F2_a_new_attempt_takes_shown_text_back_before_anything_else),
         TEST(test_M2_text_that_began_anew_with_no_record_is_restarted),
         TEST(test_M2_live_text_never_overtakes_a_stored_event),
