@@ -138,7 +138,8 @@ static void too_late(uv_timer_t *timer)
 /* The model's options with a short reply asked for, and without what needs a longer one. */
 static pw_status short_options(const pw_json *model, pw_arena *arena, const pw_json **ret)
 {
-    static const char *const left_out[] = {"max_tokens", "thinking", "fallback", "reasoning"};
+    static const char *const left_out[] = {"max_tokens", "thinking", "fallback", "reasoning",
+                                           "background"};
     pw_buffer text;
     pw_json_writer w;
     pw_buffer_init_arena(&text, arena, (size_t)1 << 24);
