@@ -333,7 +333,7 @@ class Keys(AskingTest):
         errors = [{"fails": "key", "message": echo}, {"status": 400, "error": {"type": key, "code": key, "message": echo}}, {"status": 400, "body": echo},
                   {"status": 403, "body": json.dumps({"error": echo}), "content_type": "application/json"}, {"status": 500, "body": f"<html>{key}</html>", "headers": {"x-echo": key, "x-should-retry": "false"}},
                   {"status": 302, "body": "", "headers": {"location": f"http://127.0.0.1:1/?key={key}"}},
-                  {"fails": "rate_limit", "message": echo, "headers": {"retry-after": "6"}}, {"fails": "overloaded", "message": echo}, {"text": "some text", "in_band": {"text": 3, "fails": "invalid", "message": echo}},
+                  {"fails": "rate_limit", "message": echo, "headers": {"retry-after": "30"}}, {"fails": "overloaded", "message": echo}, {"text": "some text", "in_band": {"text": 3, "fails": "invalid", "message": echo}},
                   {"body": json.dumps({"error": {"type": key, "code": key, "message": echo}}), "content_type": "application/json"}]
         world = self.world(speaker, [{"when": {"turn": "tool", "role": "user"}, "reply": {"calls": [{"name": "environment", "input": {}}]}}, {"when": {"turn": "tool"}, "reply": {"text": "Done."}}]
                            + [{"when": {"marker": f"m{i}"}, "replies": [error, {"text": "Fine."}]} for i, error in enumerate(errors)],
