@@ -363,7 +363,8 @@ static bool append_first(pw_sql_run *run, pw_sql_statement *ret)
     p_u64(run, x.low);
     p_u64(run, x.high);
     p_i64(run, x.count);
-    return emit(run, ret, PW_SQL_APPEND_FIRST_CONSUMES);
+    return emit(run, ret,
+                run->follows ? PW_SQL_APPEND_FIRST_CONSUMES_FOLLOWS : PW_SQL_APPEND_FIRST_CONSUMES);
 }
 
 static bool ask_why(pw_sql_run *run, pw_sql_statement *ret)

@@ -49,9 +49,19 @@
 #define APPEND_GUARD                                                                               \
     APPEND_EPOCH                                                                                   \
     "and (?2 = 1 or exists (select 1 from pawl_journal where session = ?1 and seq = ?2 - 1)) "
+/* All named rows are still waiting. */
+#define APPEND_NAMED                                                                               \
+    "and (select count(*) from pawl_inbox where session = ?1 "                                     \
+    "and n between ?10 and ?11 and disposition = 0 and ?9 like '%,' || n || ',%') = ?12 "
 /* The append's first row is there: ?1 session, ?2 first seq, ?3 epoch. */
 #define APPEND_DONE                                                                                \
     "exists (select 1 from pawl_journal where session = ?1 and seq = ?2 and epoch = ?3)"
+
+/* A row that breaks it ends its statement there and is not undone alone: whatever fails, the whole
+ * transaction goes. A statement that might have to undo itself alone first copies every page it
+ * touches aside (SQLite's statement journal), which makes an append's insert three times as dear.
+ */
+#define NOT_NULL "not null on conflict fail"
 
 const char *const pw_sql_text[PW_SQL_COUNT] = {
     [PW_SQL_ADMIT_SESSION] =
@@ -135,10 +145,9 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
     [PW_SQL_APPEND_FIRST] = APPEND_INTO APPEND_GUARD "on conflict do nothing",
     [PW_SQL_APPEND_FIRST_FOLLOWS] = APPEND_INTO APPEND_EPOCH "on conflict do nothing",
     /* ?9 named rows as a list, ?10 lowest, ?11 highest, ?12 how many */
-    [PW_SQL_APPEND_FIRST_CONSUMES] = APPEND_INTO APPEND_GUARD
-    "and (select count(*) from pawl_inbox where session = ?1 "
-    "and n between ?10 and ?11 and disposition = 0 and ?9 like '%,' || n || ',%') = ?12 "
-    "on conflict do nothing",
+    [PW_SQL_APPEND_FIRST_CONSUMES] = APPEND_INTO APPEND_GUARD APPEND_NAMED "on conflict do nothing",
+    [PW_SQL_APPEND_FIRST_CONSUMES_FOLLOWS] =
+        APPEND_INTO APPEND_EPOCH APPEND_NAMED "on conflict do nothing",
     [PW_SQL_APPEND_MORE] = APPEND_INTO APPEND_EPOCH "on conflict do nothing",
     [PW_SQL_APPEND_MORE_BLIND] =
         APPEND_INTO "exists (select 1 from pawl_journal where session = ?1 and seq = ?9 "
@@ -284,34 +293,39 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
 };
 
 const char *const pw_sql_schema[] = {
-    "create table pawl_meta(key text primary key, value text not null)",
+    "create table pawl_meta(key text primary key, value text " NOT_NULL ")",
     "insert into pawl_meta(key, value) values('schema', '1')",
-    "create table pawl_sessions(id integer primary key autoincrement, uid text not null unique, "
-    "principal text not null, name text not null, agent text not null, "
-    "generation integer not null default 0, epoch integer not null default 0, "
-    "owner text not null default '', status text not null default 'idle', "
-    "turn text not null default '', reason text not null default '', "
-    "base_seq integer not null default 0, wake_at integer, admitted integer not null default 0, "
-    "crashes integer not null default 0, quarantined integer not null default 0, "
-    "created_at integer not null, since_at integer not null, unique(principal, name))",
+    "create table pawl_sessions(id integer primary key autoincrement, uid text " NOT_NULL
+    " unique, "
+    "principal text " NOT_NULL ", name text " NOT_NULL ", agent text " NOT_NULL ", "
+    "generation integer " NOT_NULL " default 0, epoch integer " NOT_NULL " default 0, "
+    "owner text " NOT_NULL " default '', status text " NOT_NULL " default 'idle', "
+    "turn text " NOT_NULL " default '', reason text " NOT_NULL " default '', "
+    "base_seq integer " NOT_NULL " default 0, wake_at integer, admitted integer " NOT_NULL
+    " default 0, "
+    "crashes integer " NOT_NULL " default 0, quarantined integer " NOT_NULL " default 0, "
+    "created_at integer " NOT_NULL ", since_at integer " NOT_NULL ", unique(principal, name))",
     "create index pawl_sessions_wake on pawl_sessions(wake_at, owner) where wake_at is not null",
     "create index pawl_sessions_owner on pawl_sessions(owner) where owner <> ''",
-    "create table pawl_owners(id text primary key, beat integer not null, "
-    "address text not null, at integer not null)",
-    "create table pawl_inbox(id integer primary key, session integer not null, "
-    "n integer not null, kind integer not null, request_id text not null, digest text not null, "
-    "body text not null, at integer not null, due_at integer not null, "
-    "disposition integer not null default 0, turn text not null default '', "
+    "create table pawl_owners(id text primary key, beat integer " NOT_NULL ", "
+    "address text " NOT_NULL ", at integer " NOT_NULL ")",
+    "create table pawl_inbox(id integer primary key, session integer " NOT_NULL ", "
+    "n integer " NOT_NULL ", kind integer " NOT_NULL ", request_id text " NOT_NULL
+    ", digest text " NOT_NULL ", "
+    "body text " NOT_NULL ", at integer " NOT_NULL ", due_at integer " NOT_NULL ", "
+    "disposition integer " NOT_NULL " default 0, turn text " NOT_NULL " default '', "
     "unique(session, kind, request_id), unique(session, n))",
     "create index pawl_inbox_pending on pawl_inbox(session, kind, n) where disposition = 0",
-    "create table pawl_journal(pos integer primary key, session integer not null, "
-    "seq integer not null, epoch integer not null, at integer not null, kind text not null, "
-    "turn text not null, step text not null, body text not null)",
+    "create table pawl_journal(pos integer primary key, session integer " NOT_NULL ", "
+    "seq integer " NOT_NULL ", epoch integer " NOT_NULL ", at integer " NOT_NULL
+    ", kind text " NOT_NULL ", "
+    "turn text " NOT_NULL ", step text " NOT_NULL ", body text " NOT_NULL ")",
     "create unique index pawl_journal_seq on pawl_journal(session, seq)",
-    "create table pawl_turns(session integer not null, turn text not null, "
-    "opened_seq integer not null, ended_seq integer, state text not null, "
+    "create table pawl_turns(session integer " NOT_NULL ", turn text " NOT_NULL ", "
+    "opened_seq integer " NOT_NULL ", ended_seq integer, state text " NOT_NULL ", "
     "primary key(session, opened_seq), unique(session, turn))",
-    "create table pawl_blobs(hash text primary key, size integer not null, bytes blob not null)",
+    "create table pawl_blobs(hash text primary key, size integer " NOT_NULL ", bytes blob " NOT_NULL
+    ")",
     "create view pawl_view_messages as "
     "select s.principal, s.name as session, j.seq, "
     "datetime((r.value ->> '$.at') / 1000, 'unixepoch') as at, j.turn, '' as step, "

@@ -14,9 +14,9 @@
 #include "store/sqlite_inner.h"
 
 enum {
-    WAIT_MS = 1000,         /* for locks, inside one execute */
-    CHECKPOINT_PAGES = 500, /* of 16 KiB: 8 MiB of log */
-    RESTART_PAGES = 4000    /* 32 MiB: now readers are waited for, so that the log begins anew */
+    WAIT_MS = 1000,          /* for locks, inside one execute */
+    CHECKPOINT_PAGES = 1000, /* of 16 KiB: 16 MiB of log */
+    RESTART_PAGES = 4000     /* 32 MiB: now readers are waited for, so that the log begins anew */
 };
 
 /* --- the log */
