@@ -28,7 +28,7 @@ typedef struct reader {
     size_t nodes_left;
     pw_str key; /* of the member that comes next */
     bool key_mended;
-    uint32_t depth;
+    uint32_t depth, depth_max;
     pw_json spare;
     frame frames[PW_JSON_MAX_DEPTH];
 } reader;
@@ -155,8 +155,7 @@ static pw_status scan_string(reader *r, string_shape *shape)
     for (;;) {
         while (end - p >= 8) {
             const uint64_t word = pw_load8(p);
-            const uint64_t marks = pw_bytes_below(word, 0x20) | pw_bytes_equal(word, '"') |
-                                   pw_bytes_equal(word, '\\') | (word & PW_EACH_BYTE(0x80));
+            const uint64_t marks = pw_bytes_not_plain(word);
             if (marks != 0) {
                 p += pw_bytes_before_mark(marks);
                 break;
@@ -354,9 +353,9 @@ static pw_json *node_add(reader *r)
 
 static pw_status open_container(reader *r, pw_json *node, bool object)
 {
-    if (r->depth == PW_JSON_MAX_DEPTH) {
+    if (r->depth == r->depth_max) {
         return PW_FAIL(r->error, PW_TOO_LARGE, "JSON byte %zu: nested deeper than %d",
-                       (size_t)(r->p - r->start), PW_JSON_MAX_DEPTH);
+                       (size_t)(r->p - r->start), (int)r->depth_max);
     }
     node->type = object ? PW_JSON_OBJECT : PW_JSON_ARRAY;
     r->frames[r->depth++] = (frame){.node = node, .object = object};
@@ -513,6 +512,7 @@ static void reader_init(reader *r, pw_arena *arena, pw_str text, int flags, pw_e
     r->key = PW_STR_NONE;
     r->key_mended = false;
     r->depth = 0;
+    r->depth_max = PW_JSON_MAX_DEPTH;
     r->spare = (pw_json){0};
 }
 
@@ -541,11 +541,17 @@ pw_status pw_json_parse(pw_arena *arena, pw_str text, int flags, const pw_json *
     return PW_OK;
 }
 
-bool pw_json_valid(pw_str text)
+bool pw_json_valid_within(pw_str text, uint32_t depth)
 {
     reader r;
     reader_init(&r, NULL, text, 0, NULL);
+    r.depth_max = depth < PW_JSON_MAX_DEPTH ? depth : PW_JSON_MAX_DEPTH;
     return text.len < UINT32_MAX && read_all(&r) == PW_OK;
+}
+
+bool pw_json_valid(pw_str text)
+{
+    return pw_json_valid_within(text, PW_JSON_MAX_DEPTH);
 }
 
 /* --- Look-ups. */

@@ -63,6 +63,8 @@ bool pw_json_micros(
 
 /* True when the text is exactly one valid JSON value; needs no memory. */
 bool pw_json_valid(pw_str text);
+/* The same, and nested no deeper than `depth` (0: a scalar; at most PW_JSON_MAX_DEPTH). */
+bool pw_json_valid_within(pw_str text, uint32_t depth);
 
 /* Canonical form (A6, D1, F4): keys sorted bytewise (last duplicate wins), no insignificant space,
  * shortest escapes, numbers as their text. Equal values spelled alike give equal bytes. `scratch`

@@ -5,6 +5,8 @@
  */
 #include "base/str.h"
 
+#include "base/utf8_inner.h"
+
 #include <limits.h>
 
 int pw_str_compare(pw_str a, pw_str b)
@@ -27,6 +29,25 @@ bool pw_str_ends(pw_str s, pw_str suffix)
     return s.len >= suffix.len && pw_str_equal(pw_str_slice(s, s.len - suffix.len, s.len), suffix);
 }
 
+size_t pw_str_find_byte(pw_str s, char byte)
+{
+    size_t at = 0;
+    while (s.len - at >= 8) {
+        const uint64_t marks = pw_bytes_equal(pw_load8(s.ptr + at), (unsigned char)byte);
+        if (marks != 0) {
+            at += pw_bytes_before_mark(marks);
+            break;
+        }
+        at += 8;
+    }
+    for (; at < s.len; at++) {
+        if (s.ptr[at] == byte) {
+            return at;
+        }
+    }
+    return SIZE_MAX;
+}
+
 size_t pw_str_find(pw_str s, pw_str what)
 {
     if (what.len == 0) {
@@ -35,9 +56,14 @@ size_t pw_str_find(pw_str s, pw_str what)
     if (what.len > s.len) {
         return SIZE_MAX;
     }
-    const size_t last = s.len - what.len;
-    for (size_t at = 0; at <= last; at++) {
-        if (s.ptr[at] == what.ptr[0] && memcmp(s.ptr + at, what.ptr, what.len) == 0) {
+    const size_t end = s.len - what.len + 1;
+    for (size_t at = 0; at < end; at++) {
+        const size_t more = pw_str_find_byte(pw_str_slice(s, at, end), what.ptr[0]);
+        if (more == SIZE_MAX) {
+            break;
+        }
+        at += more;
+        if (memcmp(s.ptr + at, what.ptr, what.len) == 0) {
             return at;
         }
     }

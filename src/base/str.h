@@ -43,8 +43,9 @@ static inline bool pw_str_is(pw_str s, const char *nul_terminated)
 int pw_str_compare(pw_str a, pw_str b); /* bytewise; a prefix sorts first; <0, 0, >0 */
 bool pw_str_begins(pw_str s, pw_str prefix);
 bool pw_str_ends(pw_str s, pw_str suffix);
-size_t pw_str_find(pw_str s, pw_str what); /* offset, or SIZE_MAX */
-pw_str pw_str_trim(pw_str s);              /* without ASCII white space at both ends */
+size_t pw_str_find(pw_str s, pw_str what);    /* offset, or SIZE_MAX */
+size_t pw_str_find_byte(pw_str s, char byte); /* offset, or SIZE_MAX */
+pw_str pw_str_trim(pw_str s);                 /* without ASCII white space at both ends */
 
 /* Whole string as a number, base 10, optional '-', no spaces; false when it is anything else or
  * does not fit. */

@@ -1,7 +1,7 @@
 /*
- * Shared by the files of base that walk text byte by byte (utf8.c, json.c, json_write.c); not a
- * contract of the room. Eight bytes are looked at a time with plain integer arithmetic: it needs no
- * vector unit, so WebAssembly gains as much as x86.
+ * Shared by the files of base that walk text byte by byte (str.c, utf8.c, json.c, json_write.c);
+ * not a contract of the room. Eight bytes are looked at a time with plain integer arithmetic: it
+ * needs no vector unit, so WebAssembly gains as much as x86.
  */
 #ifndef PW_BASE_UTF8_INNER_H
 #define PW_BASE_UTF8_INNER_H
@@ -29,6 +29,15 @@ static inline uint64_t pw_bytes_below(uint64_t word, uint64_t limit)
 static inline uint64_t pw_bytes_equal(uint64_t word, uint64_t byte)
 {
     return pw_bytes_below(word ^ PW_EACH_BYTE(byte), 1);
+}
+
+/* The bytes of a JSON string that are more than themselves: a control, a quote, a backslash, not
+ * ASCII. What is marked wrongly by one term (a byte over 0x80) is marked rightly by the last. */
+static inline uint64_t pw_bytes_not_plain(uint64_t word)
+{
+    const uint64_t quotes = (word ^ PW_EACH_BYTE('"')) - PW_EACH_BYTE(1);
+    const uint64_t backslashes = (word ^ PW_EACH_BYTE('\\')) - PW_EACH_BYTE(1);
+    return ((word - PW_EACH_BYTE(0x20)) | quotes | backslashes | word) & PW_EACH_BYTE(0x80);
 }
 
 /* How many bytes of the word, in memory order, come before the first mark (marks is not 0). */

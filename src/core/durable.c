@@ -2,10 +2,13 @@
  * compared. */
 #include "core/state.h"
 
-static void put_hash(pw_json_writer *w, const char *key, const pw_hash *hash)
+static void put_hash(pw_json_writer *w, const char *key, const pw_short_hash *hash)
 {
-    const pw_hash_hex hex = pw_hash_to_hex(hash);
-    pw_json_put_str(w, key, pw_str_from(hex.text));
+    char hex[2 * sizeof hash->bytes];
+    for (size_t i = 0; i < sizeof hex; i++) {
+        hex[i] = "0123456789abcdef"[hash->bytes[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15];
+    }
+    pw_json_put_str(w, key, (pw_str){hex, sizeof hex});
 }
 
 static void put_part(pw_json_writer *w, const pw_part *part)

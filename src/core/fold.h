@@ -58,7 +58,7 @@ struct pw_prepared {
             const pw_message *message;
             size_t call; /* SIZE_MAX: of no call that is owed: a damaged store */
             pw_outcome outcome;
-            pw_hash outcome_hash;
+            pw_short_hash outcome_hash;
             const pw_operation *operation; /* NULL: none to be listed */
         } receipt;
         struct {

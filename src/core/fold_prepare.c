@@ -242,10 +242,11 @@ static void count_streak(const pw_turn *turn, pw_call *call)
 {
     for (size_t i = 0; i < turn->call_count; i++) {
         const pw_call *before = &turn->calls[i];
-        if (before->closed && memcmp(&before->signature, &call->signature, sizeof(pw_hash)) == 0) {
+        if (before->closed &&
+            memcmp(&before->signature, &call->signature, sizeof(pw_short_hash)) == 0) {
             const bool alike =
                 before->streak > 0 &&
-                memcmp(&before->streak_outcome, &before->outcome_hash, sizeof(pw_hash)) == 0;
+                memcmp(&before->streak_outcome, &before->outcome_hash, sizeof(pw_short_hash)) == 0;
             call->streak = before->outcome == PW_OUTCOME_REPEATED || alike ? before->streak + 1 : 1;
             call->streak_outcome = before->outcome == PW_OUTCOME_REPEATED ? before->streak_outcome
                                                                           : before->outcome_hash;
@@ -273,7 +274,7 @@ static pw_status new_calls(reader *r, const pw_message *message, size_t count)
         char text[32];
         const size_t head = pw_format(text, sizeof(text), "tool:%lld:", (long long)message->n);
         char *step = pw_arena_alloc(r->arena, head + part->call.len);
-        if (!step || pw_signature(part, &r->s->scratch, &call->signature) != PW_OK) {
+        if (!step || pw_signature(r->s, part, &r->s->scratch, &call->signature) != PW_OK) {
             return no_memory(r);
         }
         memcpy(step, text, head);
@@ -443,7 +444,7 @@ static pw_status prepare_receipt(reader *r)
     PW_TRY(keep(r, result->raw, &message->result));
     message->is_error = pw_json_true(pw_json_get(r->body, "is_error"));
     r->p->receipt.message = message;
-    r->p->receipt.outcome_hash = pw_outcome_hash(r->p->receipt.outcome, result->raw);
+    r->p->receipt.outcome_hash = pw_outcome_hash(r->s, r->p->receipt.outcome, result->raw);
     size_t at = find_call(r);
     if (at != SIZE_MAX && r->s->d.turn.calls[at].closed) {
         at = SIZE_MAX; /* a second receipt: the repair leaves it out */

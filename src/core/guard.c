@@ -7,34 +7,30 @@
 
 enum { PREVIEW_MAX = 200, SCHEMA_MAX = 700, MESSAGE_MAX = 1900 };
 
-pw_status pw_signature(const pw_part *part, pw_arena *scratch, pw_hash *ret)
+/* The length of the name comes first, so that no two calls make one text. */
+pw_status pw_signature(const pw_session *s, const pw_part *part, pw_arena *scratch,
+                       pw_short_hash *ret)
 {
-    pw_str arguments = part->arguments;
-    if (!part->broken) {
-        const pw_json *tree;
-        pw_buffer canonical;
-        pw_buffer_init_arena(&canonical, scratch, PW_BODY_MAX);
-        const pw_status status = pw_json_parse(scratch, arguments, 0, &tree, NULL);
-        if (status == PW_OK) {
-            PW_TRY(pw_json_canonical(&canonical, tree, scratch));
-            arguments = pw_buffer_str(&canonical);
-        } else if (status == PW_NOMEM) {
-            return status;
-        }
+    pw_buffer text;
+    const pw_json *tree = NULL;
+    if (!part->broken && pw_json_parse(scratch, part->arguments, 0, &tree, NULL) == PW_NOMEM) {
+        return PW_NOMEM;
     }
-    pw_sha256 hash;
-    pw_sha256_begin(&hash);
-    pw_sha256_add_sized(&hash, part->name);
-    pw_sha256_add_sized(&hash, part->broken ? PW_STR("broken") : PW_STR("json"));
-    pw_sha256_add_sized(&hash, arguments);
-    *ret = pw_sha256_end(&hash);
+    pw_buffer_init_arena(&text, scratch, PW_BODY_MAX);
+    (void)pw_buffer_reserve(&text, part->name.len + part->arguments.len + 32);
+    (void)pw_buffer_u64(&text, part->name.len);
+    (void)pw_buffer_byte(&text, part->broken ? '!' : ' ');
+    (void)pw_buffer_add(&text, part->name);
+    PW_TRY(tree ? pw_json_canonical(&text, tree, scratch) : pw_buffer_add(&text, part->arguments));
+    PW_TRY(text.failed);
+    *ret = pw_siphash(&s->alike, pw_buffer_str(&text));
     return PW_OK;
 }
 
 /* An error is an error whatever it says; results are alike when their bytes are. */
-pw_hash pw_outcome_hash(pw_outcome outcome, pw_str result)
+pw_short_hash pw_outcome_hash(const pw_session *s, pw_outcome outcome, pw_str result)
 {
-    return outcome == PW_OUTCOME_DONE ? pw_sha256_of(result) : pw_sha256_of(PW_STR("error"));
+    return pw_siphash(&s->alike, outcome == PW_OUTCOME_DONE ? result : PW_STR("error"));
 }
 
 /* C7: none < idempotent < once; to or from transactional: as declared at the start. */

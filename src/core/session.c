@@ -252,6 +252,8 @@ pw_status pw_session_new(const pw_session_options *options, pw_session **ret)
     s->allocator = options->allocator;
     s->home = s->rooms = home;
     s->uid = uid;
+    const pw_hash hash = pw_sha256_of(uid);
+    memcpy(s->alike.bytes, hash.bytes, sizeof s->alike.bytes);
     s->d.turn.wait_until_ms = s->d.turn.deadline_at_ms = -1;
     s->v.retry_at_ms = s->v.store_at_ms = s->v.wake_at_ms = -1;
     pw_arena_init(&s->step, options->allocator, FIRST_BLOCK(2048), 0);

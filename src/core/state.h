@@ -22,6 +22,7 @@
 #define PW_CORE_STATE_H
 
 #include "base/id.h"
+#include "base/siphash.h"
 #include "core/session.h"
 #include "core/transcript.h"
 #include "core/value.h"
@@ -84,14 +85,14 @@ typedef struct pw_totals {
 /* A call of the open turn's last assistant message. */
 typedef struct pw_call {
     const pw_part *part;
-    pw_str step;       /* tool:<n>:<id> */
-    int64_t n;         /* the number of its tool message */
-    pw_hash signature; /* F4: name and canonical arguments */
-    int64_t streak;    /* F4: model steps before this one, running, that made the same call with the
-                          same outcome */
-    pw_hash streak_outcome;
-    pw_hash outcome_hash; /* of this one, once closed */
-    int64_t intents;      /* tool.started records */
+    pw_str step;             /* tool:<n>:<id> */
+    int64_t n;               /* the number of its tool message */
+    pw_short_hash signature; /* F4: name and canonical arguments */
+    int64_t streak; /* F4: model steps before this one, running, that made the same call with the
+                       same outcome */
+    pw_short_hash streak_outcome;
+    pw_short_hash outcome_hash; /* of this one, once closed */
+    int64_t intents;            /* tool.started records */
     int64_t limit_at_ms;
     int64_t perhaps; /* executions that may have begun in a process that died */
     bool closed;
@@ -298,6 +299,7 @@ struct pw_session {
     const pw_allocator *allocator;
     pw_room *home; /* this struct and the uid */
     pw_str uid;
+    pw_siphash_key alike; /* F4: of the uid, so that every process counts the same calls as alike */
     pw_durable d;
     pw_volatile v;
     pw_buffer text; /* the message that streams: for M2 and the text a cancel keeps */
@@ -458,8 +460,8 @@ pw_status pw_bound_words(pw_session *, pw_ending *ret, const char *reason, int64
 
 /* --- guard.c --- */
 /* F4. The signature of a call, and what an outcome counts as. */
-pw_status pw_signature(const pw_part *, pw_arena *scratch, pw_hash *ret);
-pw_hash pw_outcome_hash(pw_outcome, pw_str result);
+pw_status pw_signature(const pw_session *, const pw_part *, pw_arena *scratch, pw_short_hash *ret);
+pw_short_hash pw_outcome_hash(const pw_session *, pw_outcome, pw_str result);
 /* F3: why this call cannot run: a code for `code` and the result that the model reads; NULL code:
  * it can. */
 pw_status pw_call_check(pw_session *, const pw_part *, pw_arena *, const char **ret_code,

@@ -45,10 +45,12 @@ static int32_t escaped_unit(pw_str json, size_t at)
  */
 static bool needs_mending(pw_str json)
 {
-    for (size_t i = 0; i + 1 < json.len; i++) {
-        if (json.ptr[i] != '\\') {
-            continue;
+    for (size_t i = 0; i < json.len; i++) {
+        const size_t more = pw_str_find_byte(pw_str_slice(json, i, json.len), '\\');
+        if (more == SIZE_MAX) {
+            break;
         }
+        i += more;
         const int32_t unit = escaped_unit(json, i), next = escaped_unit(json, i + 6);
         if (unit == 0 || (unit >= 0xDC00 && unit <= 0xDFFF)) {
             return true;
@@ -67,7 +69,7 @@ static bool needs_mending(pw_str json)
 pw_status pw_value_clean(pw_arena *arena, pw_str json, pw_str *ret, bool *ret_fit)
 {
     if (!needs_mending(json)) {
-        *ret_fit = pw_json_valid(json) && pw_value_depth(json) <= PW_VALUE_DEPTH_MAX;
+        *ret_fit = pw_json_valid_within(json, PW_VALUE_DEPTH_MAX);
         *ret = json;
         return PW_OK;
     }

@@ -728,6 +728,18 @@ static void test_failure_leaves_the_arena_as_it_was(void **state)
     assert_int_equal(t.live_bytes, 0);
 }
 
+/* The limit counts containers open at once, not brackets inside strings. */
+static void test_valid_within_a_depth(void **state)
+{
+    (void)state;
+    const pw_str text = PW_STR("[{\"a\":[\"]]][[[\"]},[]]");
+    assert_true(pw_json_valid_within(text, 3));
+    assert_false(pw_json_valid_within(text, 2));
+    assert_true(pw_json_valid_within(PW_STR("1"), 0));
+    assert_false(pw_json_valid_within(PW_STR("[]"), 0));
+    assert_false(pw_json_valid_within(PW_STR("[1"), 3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -745,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_numbers_are_read_exactly),
         cmocka_unit_test(test_errors_say_where_and_what),
         cmocka_unit_test(test_failure_leaves_the_arena_as_it_was),
+        cmocka_unit_test(test_valid_within_a_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/heap.h"
 #include "base/id.h"
 #include "base/sha256.h"
+#include "base/siphash.h"
 #include "base/utf8.h"
 
 /* --- Status and errors. */
@@ -558,6 +559,24 @@ static void test_random_is_deterministic_and_bounded(void **state)
     assert_int_equal(bytes[20], 0);
 }
 
+/* Every place of the byte in texts of every length, among bytes that differ from it by one bit. */
+static void test_find_byte_at_every_place(void **state)
+{
+    (void)state;
+    char text[40];
+    for (size_t len = 0; len <= sizeof text; len++) {
+        for (size_t at = 0; at <= len; at++) {
+            for (size_t i = 0; i < len; i++) {
+                text[i] = (char)(i % 2 == 0 ? '\\' ^ 1 : '\\' ^ 0x80);
+            }
+            if (at < len) {
+                text[at] = '\\';
+            }
+            assert_int_equal(pw_str_find_byte((pw_str){text, len}, '\\'), at < len ? at : SIZE_MAX);
+        }
+    }
+}
+
 /* --- SHA-256. */
 
 static void check_hash(pw_str text, const char *hex)
@@ -586,6 +605,41 @@ static void test_sha256_known_answers(void **state)
     const pw_hash hash = pw_sha256_end(&sha);
     assert_string_equal(pw_hash_to_hex(&hash).text,
                         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+/* The reference code's vectors: key 00 01 .. 0f, text 00 01 .. */
+static void test_siphash_known_answers(void **state)
+{
+    static const struct {
+        size_t len;
+        uint8_t bytes[16];
+    } known[] = {
+        {0,
+         {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02,
+          0x93}},
+        {1,
+         {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc,
+          0x45}},
+        {15,
+         {0x54, 0x93, 0xe9, 0x99, 0x33, 0xb0, 0xa8, 0x11, 0x7e, 0x08, 0xec, 0x0f, 0x97, 0xcf, 0xc3,
+          0xd9}},
+        {63,
+         {0x51, 0x50, 0xd1, 0x77, 0x2f, 0x50, 0x83, 0x4a, 0x50, 0x3e, 0x06, 0x9a, 0x97, 0x3f, 0xbd,
+          0x7c}},
+    };
+    (void)state;
+    pw_siphash_key key;
+    char text[64];
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)i;
+    }
+    memcpy(key.bytes, text, sizeof key.bytes);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const pw_short_hash hash = pw_siphash(&key, (pw_str){text, known[i].len});
+        assert_memory_equal(hash.bytes, known[i].bytes, sizeof hash.bytes);
+    }
+    const pw_short_hash none = pw_siphash(&key, PW_STR_NONE);
+    assert_memory_equal(none.bytes, known[0].bytes, sizeof none.bytes);
 }
 
 static void test_sha256_splits_do_not_matter(void **state)
@@ -649,6 +703,8 @@ int main(void)
         cmocka_unit_test(test_random_is_deterministic_and_bounded),
         cmocka_unit_test(test_sha256_known_answers),
         cmocka_unit_test(test_sha256_splits_do_not_matter),
+        cmocka_unit_test(test_find_byte_at_every_place),
+        cmocka_unit_test(test_siphash_known_answers),
         cmocka_unit_test(test_A8_composite_keys_are_length_prefixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
