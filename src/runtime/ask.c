@@ -492,7 +492,9 @@ bool pw_begin_model(pw_loop *loop, pw_seat *seat, const pw_model_request *reques
         }
         pw_failure failure = pw_transport_failure(
             status == PW_NOT_FOUND ? "no_key" : pw_status_code(status), message);
-        failure.failure_class = pw_status_may_retry(status) ? PW_FAILURE_RETRY : PW_FAILURE_FINAL;
+        /* A libcurl that is missing is missing for as long as this process lives. */
+        const bool passing = pw_status_may_retry(status) && status != PW_UNAVAILABLE;
+        failure.failure_class = passing ? PW_FAILURE_RETRY : PW_FAILURE_FINAL;
         end_failed(loop, running, failure);
     }
     return true;

@@ -1,8 +1,6 @@
 /* A model's place and key; see endpoint.h. */
 #include "runtime/endpoint.h"
 
-#include <stdlib.h>
-
 #include "net/secret.h"
 #include "runtime/runtime.h"
 
@@ -18,15 +16,16 @@ pw_status pw_endpoint_key(const pw_provider *provider, const pw_json *model, pw_
     if (!named && provider->default_key_env) {
         variable = pw_str_from(provider->default_key_env);
     }
-    pw_str name = PW_STR_NONE;
-    PW_TRY(pw_arena_dup(arena, variable, &name));
-    const char *value = name.len > 0 ? getenv(name.ptr) : NULL;
-    PW_TRY(pw_arena_dup(arena, pw_str_trim(pw_str_from(value)), &endpoint->key));
-    bool own_server = pw_json_get(model, "base_url") != NULL; /* perhaps one that asks for no key */
-    if (endpoint->key.len == 0 && name.len > 0 && (named || !own_server)) {
-        return PW_FAIL(error, PW_NOT_FOUND, "no key: %s is not set", name.ptr);
+    if (variable.len == 0) {
+        return PW_OK;
     }
-    return PW_OK;
+    pw_error why = {0};
+    pw_status status = pw_secret_env(variable, arena, &endpoint->key, &why);
+    bool own_server = pw_json_get(model, "base_url") != NULL; /* perhaps one that asks for no key */
+    if (status == PW_NOT_FOUND && !named && own_server) {
+        return PW_OK;
+    }
+    return status == PW_OK ? PW_OK : PW_FAIL(error, status, "no key: %s", why.message);
 }
 
 pw_status pw_endpoint_place(const pw_provider *provider, const pw_json *model, pw_arena *arena,

@@ -134,8 +134,6 @@ static void do_append(pw_loop *loop, pw_seat *seat, const pw_append *append)
     pw_loop_send(loop, &mine->job);
 }
 
-/* What an append that became durable means beyond the machine: who waits is told, and more may be
- * read. */
 /* Records that come amid a message and end none. */
 static bool leaves_message_open(const pw_append *append)
 {
@@ -148,6 +146,8 @@ static bool leaves_message_open(const pw_append *append)
     return true;
 }
 
+/* What an append that became durable means beyond the machine: who waits is told, and more may be
+ * read. */
 void pw_loop_committed(pw_loop *loop, pw_seat *seat, const pw_append *append)
 {
     const uint64_t last_seq = append->records[append->record_count - 1].seq;

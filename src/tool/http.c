@@ -5,10 +5,10 @@
  *     ▲  └─ may be tried again (none, idempotent) ─► waiting ─┐
  *     └───────────────────────────────────────────────────────┘
  *
- * Every try of a call carries the same key and id. A `once` call is tried once, and when its
- * connection breaks after any of it may have reached the server, what it did is unknown: it ends as
- * abandoned, which the session machine makes D4's answer. No redirect is followed, no connection
- * used twice.
+ * Every try of a call carries the same key and id. A `once` call is tried once. When its connection
+ * breaks after any of it may have reached the server, or the answer is one of who stands between
+ * and gave up on the server (408, 502, 504), what it did is unknown: it ends as abandoned, which the
+ * session machine makes D4's answer. No redirect is followed, no connection used twice.
  *
  * Secrets are read from the environment or a file at the call, live in the call's arena, go into
  * headers alone, and are blotted out of whatever the server answers (N3).
@@ -129,8 +129,17 @@ static pw_str complaint(web *w)
     return pw_buffer_str(&mended);
 }
 
+/* Nobody who answers so knows whether the server did it (D4). */
+static bool status_is_silent(int status)
+{
+    return status == 408 || status == 502 || status == 504;
+}
+
 static pw_tool_outcome answer_means(web *w)
 {
+    if (w->effects == PW_EFFECTS_ONCE && status_is_silent(w->status)) {
+        return (pw_tool_outcome){.kind = PW_TOOL_ABANDONED};
+    }
     if (w->status == 202 && w->park) {
         return (pw_tool_outcome){
             .kind = PW_TOOL_FATAL,
@@ -154,7 +163,8 @@ static pw_tool_outcome answer_means(web *w)
 
 static pw_tool_outcome break_means(web *w, const pw_http_event *event)
 {
-    if (w->run->aborted) {
+    const bool once = w->effects == PW_EFFECTS_ONCE;
+    if (w->run->aborted || (once && status_is_silent(w->status))) {
         return (pw_tool_outcome){.kind = PW_TOOL_ABANDONED};
     }
     if (pw_str_is(pw_str_from(event->code), "too_large") && w->status != 0) {
@@ -163,7 +173,7 @@ static pw_tool_outcome break_means(web *w, const pw_http_event *event)
             .error_class = PW_STR("TooLarge"),
             .message = say(w, "the answer (status %d) is over 8 MiB and was not kept", w->status)};
     }
-    if (w->effects == PW_EFFECTS_ONCE && event->sent) {
+    if (once && event->sent) {
         return (pw_tool_outcome){.kind = PW_TOOL_ABANDONED};
     }
     pw_str message = PW_STR("the connection broke");

@@ -19,6 +19,19 @@ static void respond(int fd, const char *request)
     const int n = atomic_fetch_add(&asked, 1);
     if (strstr(request, "POST /ill ") || (strstr(request, "POST /twice ") && n < 2)) {
         small_server_put(fd, "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy");
+    } else if (strstr(request, "POST /status/")) {
+        char head[80];
+        snprintf(head, sizeof head, "HTTP/1.1 %.3s No\r\nContent-Length: 2\r\n\r\nno",
+                 strstr(request, "POST /status/") + sizeof "POST /status/" - 1);
+        small_server_put(fd, head);
+    } else if (strstr(request, "POST /vast504 ")) { /* over the cap of what is kept */
+        small_server_put(fd, "HTTP/1.1 504 No\r\nContent-Length: 99999999\r\n\r\n");
+        for (int i = 0; i < 9000; i++) {
+            char kib[1025];
+            memset(kib, 'x', 1024);
+            kib[1024] = '\0';
+            small_server_put(fd, kib);
+        }
     } else if (strstr(request, "POST /wait ")) {
         small_server_put(fd, "HTTP/1.1 429 Slow\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n");
     } else if (strstr(request, "POST /hang ")) {
@@ -96,6 +109,29 @@ static void test_ends(void **state)
     assert_int_equal(outcome.kind, PW_TOOL_FATAL);
     assert_text(outcome.message, "signing_secret_env: expected a signing secret: whsec_ and the "
                                  "base64 of 16 to 64 bytes");
+    bench_close(&b);
+}
+
+/* Who stands between and gave up does not know what the server did. */
+static void test_D4_once_and_an_answer_that_says_nothing_of_the_effect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        bool unknown;
+    } cases[] = {{"/status/408", true},  {"/status/502", true},  {"/status/504", true},
+                 {"/status/400", false}, {"/status/425", false}, {"/status/429", false},
+                 {"/status/500", false}, {"/status/503", false}, {"/vast504", true}};
+    bench b;
+    open_bench(&b, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const pw_tool_outcome outcome = bench_run(&b, tool(&b, cases[i].path, "once", ""), "{}");
+        assert_int_equal(outcome.kind, cases[i].unknown ? PW_TOOL_ABANDONED : PW_TOOL_ERROR);
+        assert_int_equal(atomic_load(&asked), (int)i + 1); /* each once */
+    }
+    const pw_tool_outcome outcome =
+        bench_run(&b, tool(&b, "/status/502", "none", ",\"limit_ms\":200"), "{}");
+    assert_true(outcome.kind == PW_TOOL_ERROR || outcome.limit_passed); /* nothing to be unsure of */
     bench_close(&b);
 }
 
@@ -210,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_D4_once_and_an_answer_that_says_nothing_of_the_effect),
         cmocka_unit_test(test_what_may_pass_is_tried_again),
         cmocka_unit_test(test_aborted_at_every_stage),
         cmocka_unit_test(test_closing_with_calls_under_way),
