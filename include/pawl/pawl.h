@@ -257,8 +257,8 @@ int32_t pawl_tool_add(pawl *, const pawl_tool *, pawl_error *); /* copies; takes
 int32_t pawl_agent_add(pawl *, pawl_str name, pawl_str definition_json, pawl_error *);
 
 /* Loads and checks agents' folders without a store; `*ret`:
- * {"agents":[{"name","hash","tools"}],"problems":["path:line: …"]}. PAWL_INVALID when there are
- * problems (and sets `*ret`). */
+ * {"agents":[{"name","hash","models":[names, the first and its fallbacks],"tools"}],
+ * "problems":["path:line: …"]}. PAWL_INVALID when there are problems (and sets `*ret`). */
 int32_t pawl_agents_check(pawl_str directory, pawl_doc **ret, pawl_error *);
 
 /* Inside a tool's run(). Strings live until it returns. */

@@ -353,6 +353,17 @@ int cli_doctor(cli *c)
     return inspect(c, "doctor", true);
 }
 
+/* The model that is asked, then those that are asked when it will not answer (F6). */
+static void put_models(const pawl_doc *report, size_t agent)
+{
+    pawl_str model;
+    for (size_t i = 0; (model = cli_get(report, "agents.%zu.models.%zu", agent, i)).ptr; i++) {
+        fputs(i == 0 ? "" : ", else ", stdout);
+        cli_write(stdout, model, isatty(STDOUT_FILENO));
+    }
+    fputc('\n', stdout);
+}
+
 int cli_agents_check(cli *c)
 {
     pawl_doc *report = NULL;
@@ -368,8 +379,9 @@ int cli_agents_check(cli *c)
         pawl_str hash = cli_get(report, "agents.%zu.hash", i);
         pawl_str tools = cli_get(report, "agents.%zu.tools", i);
         cell(cli_get(report, "agents.%zu.name", i), 20);
-        printf("%.12s  %.*s tool%s\n", hash.ptr ? hash.ptr : "", (int)tools.len,
+        printf("%.12s  %.*s tool%s  ", hash.ptr ? hash.ptr : "", (int)tools.len,
                tools.ptr ? tools.ptr : "", cli_is(tools, "1") ? "" : "s");
+        put_models(report, i);
     }
     size_t problems = 0;
     for (pawl_str line; (line = cli_get(report, "problems.%zu", problems)).ptr; problems++) {

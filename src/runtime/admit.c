@@ -363,8 +363,9 @@ static pw_status write_admitted(admission *a, const pw_op *op, pawl_doc **ret)
     pw_buffer_init(&text, a->p->allocator, PW_ANSWER_MAX);
     pw_json_writer w;
     pw_json_begin(&w, &text);
-    pw_status status = pw_write_submitted(
-        a->p, &row, &op->admit.row, existing ? "existing" : "accepted", &a->arena, &w, a->error);
+    const pw_submitted what = {&row, &op->admit.row, existing ? "existing" : "accepted",
+                               .summed = false};
+    pw_status status = pw_write_submitted(a->p, &what, &a->arena, &w, a->error);
     status = status == PW_OK ? text.failed : status;
     if (status == PW_OK) {
         status = (pw_status)pw_doc_new(pw_buffer_str(&text), ret, (pawl_error *)a->error);

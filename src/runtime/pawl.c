@@ -315,6 +315,12 @@ static void write_agents(pw_json_writer *w, const pw_agent *const *agents, size_
         pw_json_object(w);
         pw_json_put_str(w, "name", agents[i]->name);
         pw_json_put_str(w, "hash", pw_str_from(agents[i]->definition->hash.text));
+        pw_json_key(w, "models");
+        pw_json_array(w);
+        for (size_t k = 0; k < agents[i]->definition->model_count; k++) {
+            pw_json_string(w, agents[i]->definition->models[k].name);
+        }
+        pw_json_array_end(w);
         pw_json_put_i64(w, "tools", (int64_t)agents[i]->definition->tool_count);
         pw_json_object_end(w);
     }

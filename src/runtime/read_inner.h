@@ -80,8 +80,14 @@ pw_status pw_queue_write(pawl *, const pw_session_row *, pw_json_writer *, pw_ar
  * journal's (resync). */
 bool pw_cursor_beyond(const pw_cursor *, uint64_t last_seq);
 /* {"submitted","request_id","session","disposition","position","turn"} of HTTP.md. */
-pw_status pw_write_submitted(pawl *, const pw_session_row *, const pw_message_row *,
-                             const char *submitted, pw_arena *, pw_json_writer *, pw_error *);
+typedef struct pw_submitted {
+    const pw_session_row *row;
+    const pw_message_row *message;
+    const char *submitted; /* "accepted" or "existing" */
+    bool summed; /* the Turn in full also while it is open: that costs its whole length (N4) */
+} pw_submitted;
+pw_status pw_write_submitted(pawl *, const pw_submitted *, pw_arena *, pw_json_writer *,
+                             pw_error *);
 
 /* --- The answers. */
 pw_status pw_answer_sessions(pw_question *);

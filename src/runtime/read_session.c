@@ -229,14 +229,26 @@ pw_status pw_answer_sessions(pw_question *q)
 
 /* --- One message by its request id --- */
 
-pw_status pw_write_submitted(pawl *p, const pw_session_row *row, const pw_message_row *m,
-                             const char *submitted, pw_arena *arena, pw_json_writer *w,
+static pw_status write_turn_of(pawl *p, const pw_submitted *what, pw_arena *arena,
+                               pw_json_writer *w, pw_error *error)
+{
+    const pw_str id = what->message->turn;
+    pw_buffer turn;
+    pw_buffer_init_arena(&turn, arena, PW_ANSWER_MAX);
+    PW_TRY(what->summed ? pw_read_turn(p, what->row, id, arena, &turn, error)
+                        : pw_read_turn_ends(p, what->row, id, arena, &turn, error));
+    pw_json_raw(w, pw_buffer_str(&turn));
+    return PW_OK;
+}
+
+pw_status pw_write_submitted(pawl *p, const pw_submitted *what, pw_arena *arena, pw_json_writer *w,
                              pw_error *error)
 {
+    const pw_message_row *m = what->message;
     pw_json_object(w);
-    pw_json_put_str(w, "submitted", pw_str_from(submitted));
+    pw_json_put_str(w, "submitted", pw_str_from(what->submitted));
     pw_json_put_str(w, "request_id", m->request_id);
-    pw_json_put_str(w, "session", row->name);
+    pw_json_put_str(w, "session", what->row->name);
     pw_json_put_str(w, "disposition", pw_str_from(pw_disposition_name(m->disposition)));
     pw_json_key(w, "position");
     if (m->disposition == PW_PENDING) {
@@ -246,10 +258,7 @@ pw_status pw_write_submitted(pawl *p, const pw_session_row *row, const pw_messag
     }
     pw_json_key(w, "turn");
     if (m->turn.len > 0) {
-        pw_buffer turn;
-        pw_buffer_init_arena(&turn, arena, PW_ANSWER_MAX);
-        PW_TRY(pw_read_turn_ends(p, row, m->turn, arena, &turn, error));
-        pw_json_raw(w, pw_buffer_str(&turn));
+        PW_TRY(write_turn_of(p, what, arena, w, error));
     } else {
         pw_json_nothing(w);
     }
@@ -266,7 +275,8 @@ pw_status pw_answer_message(pw_question *q)
         return PW_FAIL(q->error, PW_NOT_FOUND, "the session has no message with that request id");
     }
     PW_TRY(status);
-    return pw_write_submitted(q->p, &q->row, &op.message.row, "existing", q->arena, q->w, q->error);
+    const pw_submitted what = {&q->row, &op.message.row, "existing", .summed = true};
+    return pw_write_submitted(q->p, &what, q->arena, q->w, q->error);
 }
 
 /* --- Agents
@@ -282,6 +292,15 @@ static void write_agent(pw_question *q, const pw_agent *a)
     pw_json_put_str(w, "hash", pw_str_from(d->hash.text));
     pw_json_put_str(w, "provider", d->models[0].provider);
     pw_json_put_str(w, "model", d->models[0].name);
+    pw_json_key(w, "fallback");
+    pw_json_array(w);
+    for (size_t i = 1; i < d->model_count; i++) {
+        pw_json_object(w);
+        pw_json_put_str(w, "provider", d->models[i].provider);
+        pw_json_put_str(w, "model", d->models[i].name);
+        pw_json_object_end(w);
+    }
+    pw_json_array_end(w);
     pw_json_key(w, "tools");
     pw_json_array(w);
     for (size_t i = 0; i < d->tool_count; i++) {

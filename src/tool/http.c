@@ -7,8 +7,8 @@
  *
  * Every try of a call carries the same key and id. A `once` call is tried once. When its connection
  * breaks after any of it may have reached the server, or the answer is one of who stands between
- * and gave up on the server (408, 502, 504), what it did is unknown: it ends as abandoned, which the
- * session machine makes D4's answer. No redirect is followed, no connection used twice.
+ * and gave up on the server (408, 502, 504), what it did is unknown: it ends as abandoned, which
+ * the session machine makes D4's answer. No redirect is followed, no connection used twice.
  *
  * Secrets are read from the environment or a file at the call, live in the call's arena, go into
  * headers alone, and are blotted out of whatever the server answers (N3).

@@ -122,6 +122,8 @@ class Fallback(AskingTest):
                                     "fallback": [{"name": "two", "script": "two.yaml"}]}}, files={"two.yaml": "- text: from the second\n"})
         turn = world.json("run", "-a", "a", "-s", "s", "go")
         self.assertEqual((turn["state"], turn["text"], turn["model"]), ("completed", "from the second", "two"))
+        self.assertEqual(world.json("agents", "check", world.agents + "/a")["agents"][0]["models"], ["one", "two"])
+        self.assertRegex(world.run("agents", "check", world.agents + "/a", check=0)[1], r"^a +[0-9a-f]{12}  0 tools  one, else two\n$")
         world.agent("b", {"model": {"provider": "scripted", "name": "one", "script": [], "fallback": [{"name": "two", "script": "two.yaml"}]}}, files={"two.yaml": "- text: a\n- tekst: b\n"})
         status, out, err = world.run("agents", "check", world.agents + "/b")
         self.assertNotEqual(status, 0)

@@ -237,8 +237,27 @@ static void test_N4_turns_and_steps_come_in_pages(void **state)
     pawl_doc_free(doc);
 }
 
-/* What a list or a poll shows of an open turn may not cost its whole length. */
-static void test_N4_only_the_turn_itself_sums_up_an_open_turn(void **state)
+/* What pawl_submit answers of a message that is there already. */
+static pawl_doc *submitted(fixture *f, const char *session, const char *request_id)
+{
+    pw_session_row row;
+    assert_int_equal(pw_find_session(&f->p, pw_str_from(session), &f->arena, &row, NULL), PW_OK);
+    pw_op op = {.kind = PW_OP_MESSAGE,
+                .message = {.session_id = row.id, .request_id = pw_str_from(request_id)}};
+    assert_int_equal(pw_read_op(&f->p, &op, &f->arena, NULL), PW_OK);
+    const pw_submitted what = {&row, &op.message.row, "existing", .summed = false};
+    pw_buffer text;
+    pw_json_writer w;
+    pawl_doc *doc = NULL;
+    pw_buffer_init_arena(&text, &f->arena, PW_ANSWER_MAX);
+    pw_json_begin(&w, &text);
+    assert_int_equal(pw_write_submitted(&f->p, &what, &f->arena, &w, NULL), PW_OK);
+    assert_int_equal(pw_doc_new(pw_buffer_str(&text), &doc, NULL), PAWL_OK);
+    return doc;
+}
+
+/* What a submission, a list or a poll shows of an open turn may not cost its whole length. */
+static void test_N4_only_a_reader_who_asks_for_a_turn_sums_up_an_open_one(void **state)
 {
     fixture *f = *state;
     fixture_story(f);
@@ -251,7 +270,8 @@ static void test_N4_only_the_turn_itself_sums_up_an_open_turn(void **state)
                                "{\"v\":1,\"n\":7,\"model\":\"m\",\"parts\":[],\"stop\":\"done\","
                                "\"usage\":{\"in_uncached\":5}}")};
     fixture_append(f, more, 2, 2);
-    pawl_doc *doc = fixture_read(f, "/v1/sessions/s1/messages/r2");
+    pawl_doc *doc = submitted(f, "s1", "r2");
+    assert_at(doc, "submitted", "existing");
     assert_at(doc, "disposition", "claimed");
     assert_at(doc, "turn.id", "t2");
     assert_at(doc, "turn.agent", "ops");
@@ -260,6 +280,14 @@ static void test_N4_only_the_turn_itself_sums_up_an_open_turn(void **state)
     assert_at(doc, "turn.attempts", "null");
     assert_at(doc, "turn.operations", "null");
     assert_at(doc, "turn.usage", "null");
+    pawl_doc_free(doc);
+    doc = fixture_read(f, "/v1/sessions/s1/messages/r2");
+    assert_at(doc, "submitted", "existing");
+    assert_at(doc, "turn.id", "t2");
+    assert_at(doc, "turn.model", "m");
+    assert_at(doc, "turn.attempts", "1");
+    assert_at(doc, "turn.operations", "[]");
+    assert_at(doc, "turn.usage.input_tokens", "5");
     pawl_doc_free(doc);
     doc = fixture_read(f, "/v1/sessions/s1");
     assert_at(doc, "turn", "t2");
@@ -270,6 +298,35 @@ static void test_N4_only_the_turn_itself_sums_up_an_open_turn(void **state)
     assert_at(doc, "model", "m");
     assert_at(doc, "attempts", "1");
     assert_at(doc, "usage.input_tokens", "5");
+    pawl_doc_free(doc);
+}
+
+static void test_F6_an_agent_tells_its_fallbacks(void **state)
+{
+    fixture *f = *state;
+    static const char *const texts[] = {
+        "{\"name\":\"ops\",\"model\":{\"provider\":\"scripted\",\"name\":\"one\",\"fallback\":["
+        "{\"name\":\"two\"},{\"provider\":\"openai\",\"name\":\"three\"}]}}",
+        "{\"name\":\"plain\",\"model\":{\"provider\":\"scripted\",\"name\":\"one\"}}"};
+    pw_agent agents[2] = {{.name = PW_STR_INIT("ops")}, {.name = PW_STR_INIT("plain")}};
+    const pw_agent *const list[] = {&agents[0], &agents[1]};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(
+            pw_definition_parse(&f->arena, pw_str_from(texts[i]), &agents[i].definition, NULL),
+            PW_OK);
+    }
+    f->p.agents = list;
+    f->p.agent_count = 2;
+    pawl_doc *doc = fixture_read(f, "/v1/agents/ops");
+    assert_at(doc, "model", "one");
+    assert_at(doc, "fallback.0.provider", "scripted");
+    assert_at(doc, "fallback.0.model", "two");
+    assert_at(doc, "fallback.1.provider", "openai");
+    assert_at(doc, "fallback.1.model", "three");
+    pawl_doc_free(doc);
+    doc = fixture_read(f, "/v1/agents");
+    assert_at(doc, "items.0.fallback.1.model", "three");
+    assert_at(doc, "items.1.fallback", "[]");
     pawl_doc_free(doc);
 }
 
@@ -364,7 +421,8 @@ int main(void)
         TEST(test_C1_and_D3_the_transcript_in_order_on_any_page),
         TEST(test_A1_a_message_tells_where_it_stands),
         TEST(test_N4_turns_and_steps_come_in_pages),
-        TEST(test_N4_only_the_turn_itself_sums_up_an_open_turn),
+        TEST(test_N4_only_a_reader_who_asks_for_a_turn_sums_up_an_open_one),
+        TEST(test_F6_an_agent_tells_its_fallbacks),
         TEST(test_M4_stored_events_beyond_the_end_begin_with_resync),
         TEST(test_N1_a_document_gives_members_by_path),
         TEST(test_J7_verify_and_doctor_say_what_they_looked_at),

@@ -131,7 +131,8 @@ static void test_D4_once_and_an_answer_that_says_nothing_of_the_effect(void **st
     }
     const pw_tool_outcome outcome =
         bench_run(&b, tool(&b, "/status/502", "none", ",\"limit_ms\":200"), "{}");
-    assert_true(outcome.kind == PW_TOOL_ERROR || outcome.limit_passed); /* nothing to be unsure of */
+    assert_true(outcome.kind == PW_TOOL_ERROR ||
+                outcome.limit_passed); /* nothing to be unsure of */
     bench_close(&b);
 }
 
