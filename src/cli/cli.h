@@ -156,7 +156,8 @@ int cli_tell_turn(cli_teller *, const pawl_doc *turn,
                   bool with_text); /* its end; returns the exit status */
 int cli_exit_of_turn(const pawl_doc *turn);
 void cli_write(FILE *, pawl_str,
-               bool terminal); /* text from outside: no control characters reach a terminal */
+               bool terminal);      /* text from outside: no control characters reach a terminal */
+void cli_cell(pawl_str, int width); /* of a table on standard output; NULL: a dash */
 void cli_print_cost(FILE *, pawl_str cost_usd);
 
 int cli_run(cli *);

@@ -38,17 +38,6 @@ static int32_t print_list(pawl *p, const char *path, pawl_error *error)
  * --------------------------------------------------------------------------------------------------
  */
 
-static void cell(pawl_str text, int width)
-{
-    int columns = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        columns += ((unsigned char)text.ptr[i] & 0xC0) != 0x80;
-    }
-    cli_write(stdout, text.ptr ? text : cli_str("-"), isatty(STDOUT_FILENO));
-    columns = text.ptr ? columns : 1;
-    printf("%*s", width > columns ? width - columns + 2 : 2, "");
-}
-
 static bool session_row(void *ctx, const pawl_doc *page, size_t i)
 {
     size_t *count = ctx;
@@ -62,10 +51,10 @@ static bool session_row(void *ctx, const pawl_doc *page, size_t i)
              cost.ptr ? cost.ptr : "");
     pawl_str turns = cli_get(page, "items.%zu.usage.turns", i),
              since = cli_get(page, "items.%zu.since", i);
-    cell(cli_get(page, "items.%zu.id", i), 36);
-    cell(cli_get(page, "items.%zu.status", i), 11);
-    cell(cli_get(page, "items.%zu.reason", i), 16);
-    cell(cli_get(page, "items.%zu.agent", i), 12);
+    cli_cell(cli_get(page, "items.%zu.id", i), 36);
+    cli_cell(cli_get(page, "items.%zu.status", i), 11);
+    cli_cell(cli_get(page, "items.%zu.reason", i), 16);
+    cli_cell(cli_get(page, "items.%zu.agent", i), 12);
     printf("%7.*s  %-12s%.*s\n", (int)turns.len, turns.ptr ? turns.ptr : "", shown, (int)since.len,
            since.ptr ? since.ptr : "");
     return true;
@@ -333,7 +322,7 @@ static int inspect(cli *c, const char *what, bool read_only)
     for (size_t i = 0; report && !c->json && cli_get(report, "checks.%zu", i).ptr; i++) {
         bool ok = cli_is(cli_get(report, "checks.%zu.ok", i), "true");
         printf("%-6s", ok ? "ok" : "FAULT");
-        cell(cli_get(report, "checks.%zu.name", i), 12);
+        cli_cell(cli_get(report, "checks.%zu.name", i), 12);
         cli_write(stdout, cli_get(report, "checks.%zu.detail", i), isatty(STDOUT_FILENO));
         putchar('\n');
     }
@@ -378,7 +367,7 @@ int cli_agents_check(cli *c)
     for (size_t i = 0; !c->json && cli_get(report, "agents.%zu", i).ptr; i++) {
         pawl_str hash = cli_get(report, "agents.%zu.hash", i);
         pawl_str tools = cli_get(report, "agents.%zu.tools", i);
-        cell(cli_get(report, "agents.%zu.name", i), 20);
+        cli_cell(cli_get(report, "agents.%zu.name", i), 20);
         printf("%.12s  %.*s tool%s  ", hash.ptr ? hash.ptr : "", (int)tools.len,
                tools.ptr ? tools.ptr : "", cli_is(tools, "1") ? "" : "s");
         put_models(report, i);

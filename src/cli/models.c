@@ -23,13 +23,6 @@ static int32_t inspect(pawl *p, const char *format, const char *first, const cha
  * ------------------------------------------------------------------------------------------------
  */
 
-static void cell(pawl_str text, int width)
-{
-    cli_write(stdout, text.ptr ? text : cli_str("-"), isatty(STDOUT_FILENO));
-    int len = text.ptr ? (int)text.len : 1;
-    printf("%*s", width > len ? width - len + 2 : 2, "");
-}
-
 static void print_rate(const pawl_doc *doc, size_t i, const char *rate)
 {
     pawl_str money = cli_get(doc, "models.%zu.price.%s", i, rate);
@@ -40,8 +33,8 @@ static void print_prices(const pawl_doc *doc)
 {
     printf("%-16s%-32s%9s%9s%9s%9s%9s\n", "AGENT", "MODEL", "IN", "OUT", "READ", "WRITE", "1H");
     for (size_t i = 0; cli_get(doc, "models.%zu.agent", i).ptr; i++) {
-        cell(cli_get(doc, "models.%zu.agent", i), 14);
-        cell(cli_get(doc, "models.%zu.model", i), 30);
+        cli_cell(cli_get(doc, "models.%zu.agent", i), 14);
+        cli_cell(cli_get(doc, "models.%zu.model", i), 30);
         if (!cli_get(doc, "models.%zu.price", i).ptr) {
             fputs("  unknown", stdout);
         } else {
@@ -67,9 +60,9 @@ static void print_checks(const pawl_doc *doc)
         pawl_str state = cli_get(doc, "models.%zu.state", i);
         pawl_str ms = cli_get(doc, "models.%zu.duration_ms", i);
         pawl_str detail = cli_get(doc, "models.%zu.detail", i);
-        cell(cli_get(doc, "models.%zu.agent", i), 14);
-        cell(cli_get(doc, "models.%zu.model", i), 30);
-        cell(cli_is(state, "no_key") ? cli_str("no key") : state, 11);
+        cli_cell(cli_get(doc, "models.%zu.agent", i), 14);
+        cli_cell(cli_get(doc, "models.%zu.model", i), 30);
+        cli_cell(cli_is(state, "no_key") ? cli_str("no key") : state, 11);
         printf("%7.*s ms  %s", (int)ms.len, ms.ptr ? ms.ptr : "",
                cli_get(doc, "models.%zu.price", i).ptr ? "priced" : "price unknown");
         if (detail.ptr && !cli_is(state, "works")) {

@@ -47,6 +47,17 @@ void cli_write(FILE *to, pawl_str text, bool terminal)
     }
 }
 
+void cli_cell(pawl_str text, int width)
+{
+    int columns = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        columns += ((unsigned char)text.ptr[i] & 0xC0) != 0x80;
+    }
+    cli_write(stdout, text.ptr ? text : cli_str("-"), isatty(STDOUT_FILENO));
+    columns = text.ptr ? columns : 1;
+    printf("%*s", width > columns ? width - columns + 2 : 2, "");
+}
+
 void cli_teller_init(cli_teller *t, const cli *c)
 {
     *t = (cli_teller){.c = c,

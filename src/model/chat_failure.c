@@ -28,36 +28,16 @@ static const char *const unknown[] = {"unsupported", "not supported", "unknown",
                                       "unexpected",  "not permitted", "not allowed", "forbidden",
                                       "passed back", "must be",       NULL};
 
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-static bool says(pw_str text, const char *phrase)
-{
-    const size_t length = strlen(phrase);
-    for (size_t at = 0; at + length <= text.len; at++) {
-        size_t i = 0;
-        while (i < length && lower(text.ptr[at + i]) == phrase[i]) {
-            i++;
-        }
-        if (i == length) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static const char *advice_for(const pw_fault *fault)
 {
     bool refused = false;
     for (size_t i = 0; unknown[i]; i++) {
-        refused |= says(fault->message, unknown[i]) || says(fault->code, unknown[i]) ||
-                   says(fault->type, unknown[i]);
+        refused |= pw_fault_says(fault->message, unknown[i]) ||
+                   pw_fault_says(fault->code, unknown[i]) || pw_fault_says(fault->type, unknown[i]);
     }
     for (size_t i = 0; refused && i < sizeof fields / sizeof fields[0]; i++) {
         const bool meant = fault->param.len > 0 ? pw_str_is(fault->param, fields[i].field)
-                                                : says(fault->message, fields[i].field);
+                                                : pw_fault_says(fault->message, fields[i].field);
         if (meant) {
             return fields[i].advice;
         }

@@ -106,8 +106,7 @@ static bool is_code(pw_str word, pw_str key)
     return true;
 }
 
-/* ASCII only; `phrase` is in lower case. */
-static bool says(pw_str text, const char *phrase)
+bool pw_fault_says(pw_str text, const char *phrase)
 {
     const size_t length = strlen(phrase);
     for (size_t at = 0; at + length <= text.len; at++) {
@@ -125,7 +124,7 @@ static bool says(pw_str text, const char *phrase)
 static bool says_any(pw_str text, const char *const *phrases)
 {
     for (size_t i = 0; phrases[i]; i++) {
-        if (says(text, phrases[i])) {
+        if (pw_fault_says(text, phrases[i])) {
             return true;
         }
     }
@@ -267,8 +266,8 @@ static bool is_context(const pw_fault *fault)
     if (fault->status != 400 && fault->status != 413 && fault->status != 422) {
         return false;
     }
-    const bool counted =
-        says(fault->message, "input token count") && says(fault->message, "exceeds");
+    const bool counted = pw_fault_says(fault->message, "input token count") &&
+                         pw_fault_says(fault->message, "exceeds");
     return counted || says_any(fault->message, context_phrases) ||
            says_any(fault->type, context_phrases) || says_any(fault->code, context_phrases);
 }
@@ -276,7 +275,7 @@ static bool is_context(const pw_fault *fault)
 /* "Limit 1, Requested 30": no wait makes it fit. */
 static bool never_fits(const pw_fault *fault)
 {
-    return fault->status == 429 && says(fault->message, "request too large");
+    return fault->status == 429 && pw_fault_says(fault->message, "request too large");
 }
 
 static bool is_money(const pw_fault *fault, pw_str *ret_code)
@@ -290,7 +289,7 @@ static bool is_money(const pw_fault *fault, pw_str *ret_code)
             }
         }
     }
-    if (says(fault->message, "credit balance is too low")) {
+    if (pw_fault_says(fault->message, "credit balance is too low")) {
         *ret_code = PW_STR("credit_balance_exhausted");
         return true;
     }

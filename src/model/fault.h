@@ -31,6 +31,9 @@ pw_failure pw_fault_class(const pw_endpoint *, const pw_fault *, pw_arena *);
  */
 bool pw_fault_read(const pw_json *body, pw_fault *ret);
 
+/* Is the phrase in the text, whatever its capitals? ASCII only; `phrase` is in lower case. */
+bool pw_fault_says(pw_str text, const char *phrase);
+
 /* The HTTP status that an in-band error stands for, by its status, its code, its type; 500 for
  * others. */
 int pw_fault_status(const pw_fault *);

@@ -21,7 +21,7 @@
 #include "model/rendering.h"
 
 #define PW_RESPONSES_MAX_ITEMS 4096
-#define PW_RESPONSES_MAX_PIECES 65536 /* of all items together */
+#define PW_RESPONSES_MAX_PIECES 4096 /* of all items together: each is looked for among all */
 
 typedef enum pw_piece_kind {
     PW_PIECE_TEXT,      /* output_text of a message, by content_index */

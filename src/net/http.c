@@ -8,82 +8,35 @@
  * must not run where it was asked for: aborts, and the end of everything.
  *
  * Life of a transfer: start → (looked up and checked, when guarded) → (HEAD → BYTES*) → END |
- * BROKEN. The check is made twice: of the answer to the one look-up, and of each address at the
- * moment a socket is made for it, so that no difference between readers of URLs opens a door.
- * Whatever goes wrong inside a callback
- * (a cap, no memory, an abort) is marked on the transfer, and the mark words its end.
+ * BROKEN. The check is made twice: of the answer to the one look-up (guarded.c), and of each
+ * address at the moment a socket is made for it, so that no difference between readers of URLs
+ * opens a door. Whatever goes wrong inside a callback (a cap, no memory, an abort) is marked on the
+ * transfer, and the mark words its end.
  *
  * A thousand transfers at once are ordinary: buffers are small, and a body is read out of the
  * caller's slices.
  */
-#include "net/http.h"
+#include "net/http_inner.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/format.h"
-#include "net/curl.h"
-#include "net/lookup.h"
-#include "net/url.h"
 
-#define CONNECT_MS_DEFAULT 10000
 #define BODY_BYTES_DEFAULT ((size_t)64 << 20)
 #define RECEIVE_BUFFER 8192L
 #define SEND_BUFFER 16384L /* curl's least */
 #define IDLE_CONNECTIONS 64L
 #define HEAD_BYTES_MAX ((size_t)64 << 10)
 #define HEAD_LINES_MAX 256
-#define ADDRESSES_MAX 16 /* that are tried; all are checked */
 
-typedef struct transfer {
-    pw_http *http;
-    struct transfer *prev, *next;
-    uint64_t call;
-    CURL *easy;
-    struct curl_slist *headers;
-    bool guarded;
-    const pw_networks *allow;
-    pw_url url; /* guarded: of `name`'s bytes */
-    char name[256];
-    pw_lookup *lookup;         /* under way */
-    struct curl_slist *places; /* where the name leads */
-    pw_str body[3];
-    size_t body_size, body_sent;
-    size_t limit, received; /* of the answer */
-    pw_arena arena;         /* the answer's headers */
-    pw_header *head;
-    size_t head_count, head_bytes;
-    int status;
-    bool head_told;
-    const char *mark; /* why it must end, or NULL */
-    const char *why;  /* in words, or NULL: the mark's own */
-    char words[CURL_ERROR_SIZE];
-} transfer;
-
-typedef struct watch { /* one socket */
+typedef struct pw_watch { /* one socket */
     uv_poll_t poll;
     pw_http *http;
     curl_socket_t socket;
-    struct watch *prev, *next;
+    struct pw_watch *prev, *next;
 } watch;
-
-struct pw_http {
-    uv_loop_t *loop;
-    const pw_allocator *allocator;
-    pw_http_handler handler;
-    void *ctx;
-    const pw_curl *curl; /* NULL, and `multi` too, until the first transfer */
-    CURLM *multi;
-    uv_timer_t timer, soon;
-    transfer *transfers;
-    watch *watches;
-    size_t open_handles;
-    bool closing, torn_down;
-    void (*closed)(void *ctx);
-    void *closed_ctx;
-};
 
 static void *allocate(const pw_http *http, size_t size)
 {
@@ -98,7 +51,7 @@ static void release(const pw_http *http, void *ptr, size_t size)
 /* --- Ends --- */
 
 /* When in doubt, yes: whoever must not do a thing twice asks. */
-static bool was_sent(const transfer *t)
+static bool was_sent(const pw_transfer *t)
 {
     curl_off_t sending_began_us = 0;
     long head_bytes = 0;
@@ -107,7 +60,7 @@ static bool was_sent(const transfer *t)
     return t->head_told || t->body_sent > 0 || head_bytes > 0 || sending_began_us > 0;
 }
 
-static const char *code_of(const transfer *t, CURLcode result)
+static const char *code_of(const pw_transfer *t, CURLcode result)
 {
     switch ((int)result) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -143,7 +96,7 @@ static const char *code_of(const transfer *t, CURLcode result)
     }
 }
 
-static pw_str words_of(const transfer *t, CURLcode result)
+static pw_str words_of(const pw_transfer *t, CURLcode result)
 {
     if (t->mark && t->why) {
         return pw_str_from(t->why);
@@ -159,13 +112,7 @@ static pw_str words_of(const transfer *t, CURLcode result)
     return pw_str_from(t->http->curl->easy_strerror(result));
 }
 
-static void forbid(transfer *t)
-{
-    t->mark = "forbidden";
-    t->why = "the host has a private or reserved address, which outbound_allow does not list";
-}
-
-static void free_transfer(transfer *t)
+static void free_transfer(pw_transfer *t)
 {
     pw_http *http = t->http;
     if (t->easy) {
@@ -177,8 +124,7 @@ static void free_transfer(transfer *t)
     release(http, t, sizeof *t);
 }
 
-/* Takes the transfer out, says how it ended, and frees it. Never called from curl's callbacks. */
-static void finish(transfer *t, CURLcode result)
+void pw_transfer_finish(pw_transfer *t, CURLcode result)
 {
     pw_http *http = t->http;
     const bool good = result == CURLE_OK && !t->mark && t->head_told;
@@ -214,18 +160,18 @@ static void collect_finished(pw_http *http)
             continue;
         }
         const CURLcode result = message->data.result; /* the message goes with its handle */
-        transfer *t = NULL;
+        pw_transfer *t = NULL;
         if (http->curl->easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &t) == CURLE_OK && t) {
-            finish(t, result);
+            pw_transfer_finish(t, result);
         }
     }
 }
 
 /* --- Sockets and timers: curl's questions, libuv's answers --- */
 
-static void maybe_gone(pw_http *http)
+void pw_http_one_gone(pw_http *http)
 {
-    if (http->open_handles > 0 || !http->torn_down) {
+    if (--http->open_handles > 0 || !http->torn_down) {
         return;
     }
     void (*closed)(void *) = http->closed;
@@ -244,15 +190,12 @@ static void on_watch_closed(uv_handle_t *handle)
     watch *w = handle->data;
     pw_http *http = w->http;
     release(http, w, sizeof *w);
-    http->open_handles--;
-    maybe_gone(http);
+    pw_http_one_gone(http);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
 {
-    pw_http *http = handle->data;
-    http->open_handles--;
-    maybe_gone(http);
+    pw_http_one_gone(handle->data);
 }
 
 static void close_watch(watch *w)
@@ -331,7 +274,7 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *ctx, void
         }
     }
     /* Saying -1 would end every transfer: only this one cannot go on. */
-    transfer *t = NULL;
+    pw_transfer *t = NULL;
     if (http->curl->easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t) {
         t->mark = "no_memory";
         ask_soon(http);
@@ -378,10 +321,10 @@ static void tear_down(pw_http *http)
 static void on_soon(uv_timer_t *timer)
 {
     pw_http *http = timer->data;
-    for (transfer *t = http->transfers, *next = NULL; t; t = next) {
+    for (pw_transfer *t = http->transfers, *next = NULL; t; t = next) {
         next = t->next;
         if (t->mark) {
-            finish(t, CURLE_OK);
+            pw_transfer_finish(t, CURLE_OK);
         }
     }
     if (http->closing && !http->torn_down) {
@@ -393,10 +336,10 @@ static void on_soon(uv_timer_t *timer)
 
 static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
-    transfer *t = ctx;
+    pw_transfer *t = ctx;
     (void)purpose;
     if (t->guarded && !pw_guard_allows(&address->addr, t->allow)) {
-        forbid(t);
+        pw_guarded_forbid(t);
         return CURL_SOCKET_BAD;
     }
     int type = address->socktype;
@@ -414,7 +357,7 @@ static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl
 
 static size_t on_read(char *to, size_t size, size_t count, void *ctx)
 {
-    transfer *t = ctx;
+    pw_transfer *t = ctx;
     size_t room = size * count, given = 0, begin = 0;
     if (t->mark) { /* after an abort the caller's bytes are not looked at */
         return CURL_READFUNC_ABORT;
@@ -435,7 +378,7 @@ static size_t on_read(char *to, size_t size, size_t count, void *ctx)
 
 static int on_seek(void *ctx, curl_off_t offset, int origin)
 {
-    transfer *t = ctx;
+    pw_transfer *t = ctx;
     if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->body_size) {
         return CURL_SEEKFUNC_CANTSEEK;
     }
@@ -443,7 +386,7 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-static bool keep_header(transfer *t, pw_str line)
+static bool keep_header(pw_transfer *t, pw_str line)
 {
     const char *colon = memchr(line.ptr, ':', line.len);
     if (!colon) {
@@ -472,7 +415,7 @@ static bool keep_header(transfer *t, pw_str line)
 
 static size_t on_header(char *bytes, size_t size, size_t count, void *ctx)
 {
-    transfer *t = ctx;
+    pw_transfer *t = ctx;
     const pw_str line = pw_str_trim((pw_str){bytes, size * count});
     if (t->mark) {
         return 0;
@@ -507,7 +450,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *ctx)
 
 static size_t on_write(char *bytes, size_t size, size_t count, void *ctx)
 {
-    transfer *t = ctx;
+    pw_transfer *t = ctx;
     const size_t length = size * count;
     if (t->mark) {
         return 0;
@@ -527,7 +470,7 @@ static size_t on_write(char *bytes, size_t size, size_t count, void *ctx)
 
 /* --- Starting --- */
 
-static bool put_header(transfer *t, pw_arena *scratch, pw_str name, pw_str value)
+static bool put_header(pw_transfer *t, pw_arena *scratch, pw_str name, pw_str value)
 {
     pw_buffer line;
     pw_buffer_init_arena(&line, scratch, HEAD_BYTES_MAX);
@@ -548,7 +491,7 @@ static bool put_header(transfer *t, pw_arena *scratch, pw_str name, pw_str value
 #define SET(option, value)                                                                         \
     (result = result == CURLE_OK ? t->http->curl->easy_setopt(t->easy, option, value) : result)
 
-static CURLcode set_body(transfer *t, const char *method)
+static CURLcode set_body(pw_transfer *t, const char *method)
 {
     CURLcode result = CURLE_OK;
     if (t->body_size > 0 || pw_str_is(pw_str_from(method), "POST")) {
@@ -566,11 +509,11 @@ static CURLcode set_body(transfer *t, const char *method)
     return result;
 }
 
-static CURLcode set_connection(transfer *t, const pw_http_limits *limits)
+static CURLcode set_connection(pw_transfer *t, const pw_http_limits *limits)
 {
     CURLcode result = CURLE_OK;
     const int64_t connect_ms =
-        limits && limits->connect_ms > 0 ? limits->connect_ms : CONNECT_MS_DEFAULT;
+        limits && limits->connect_ms > 0 ? limits->connect_ms : PW_HTTP_CONNECT_MS;
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_FOLLOWLOCATION, 0L);
@@ -593,7 +536,7 @@ static CURLcode set_connection(transfer *t, const pw_http_limits *limits)
     return result;
 }
 
-static CURLcode set_answer(transfer *t)
+static CURLcode set_answer(pw_transfer *t)
 {
     CURLcode result = CURLE_OK;
     SET(CURLOPT_PRIVATE, t);
@@ -607,8 +550,8 @@ static CURLcode set_answer(transfer *t)
     return result;
 }
 
-static pw_status prepare(transfer *t, const pw_http_request *request, const pw_http_limits *limits,
-                         pw_arena *scratch)
+static pw_status prepare(pw_transfer *t, const pw_http_request *request,
+                         const pw_http_limits *limits, pw_arena *scratch)
 {
     pw_str url = PW_STR_NONE, method = PW_STR_NONE;
     bool ok = pw_arena_dup(scratch, request->url, &url) == PW_OK &&
@@ -659,7 +602,7 @@ static pw_status begin_curl(pw_http *http, pw_error *error)
     return PW_OK;
 }
 
-static void join(pw_http *http, transfer *t)
+static void join(pw_http *http, pw_transfer *t)
 {
     t->next = http->transfers;
     if (t->next) {
@@ -668,94 +611,7 @@ static void join(pw_http *http, transfer *t)
     http->transfers = t;
 }
 
-/* --- Guarded: looking up and checking --- */
-
-static void on_lookup_gone(void *owner)
-{
-    pw_http *http = owner;
-    http->open_handles--;
-    maybe_gone(http);
-}
-
-/* "+name:port:address,…": what curl takes for the answer to its own look-up. */
-static bool pin(transfer *t, const struct addrinfo *list)
-{
-    char text[64], line[256 + ADDRESSES_MAX * 50];
-    size_t used = pw_format(line, sizeof line, "+%s:%d", t->name, (int)t->url.port);
-    size_t count = 0;
-    for (; list && count < ADDRESSES_MAX; list = list->ai_next) {
-        const bool six = list->ai_family == AF_INET6;
-        const void *address = list->ai_addr;
-        if ((six ? uv_ip6_name(address, text, sizeof text)
-                 : uv_ip4_name(address, text, sizeof text)) != 0) {
-            continue;
-        }
-        used += pw_format(line + used, sizeof line - used, "%c%s%s%s", count == 0 ? ':' : ',',
-                          six ? "[" : "", text, six ? "]" : "");
-        count++;
-    }
-    const pw_curl *curl = t->http->curl;
-    t->places = curl->slist_append(NULL, line);
-    return count > 0 && t->places &&
-           curl->easy_setopt(t->easy, CURLOPT_RESOLVE, t->places) == CURLE_OK;
-}
-
-static void on_looked_up(void *ctx, const struct addrinfo *list, const char *why)
-{
-    transfer *t = ctx;
-    t->lookup = NULL;
-    if (t->mark) {
-        return; /* aborted: `soon` ends it */
-    }
-    if (!list) {
-        t->mark = "dns";
-        t->why = why;
-    } else if (!pw_guard_allows_all(list, t->allow)) {
-        forbid(t);
-    } else if ((!t->url.literal && !pin(t, list)) ||
-               t->http->curl->multi_add_handle(t->http->multi, t->easy) != CURLM_OK) {
-        t->mark = "no_memory";
-    }
-    if (t->mark) {
-        finish(t, CURLE_OK);
-    }
-}
-
-static pw_status look_up(transfer *t, const pw_http_limits *limits)
-{
-    pw_http *http = t->http;
-    const pw_lookup_ask ask = {.loop = http->loop,
-                               .allocator = http->allocator,
-                               .host = pw_str_from(t->name),
-                               .port = t->url.port,
-                               .limit_ms =
-                                   limits->connect_ms > 0 ? limits->connect_ms : CONNECT_MS_DEFAULT,
-                               .done = on_looked_up,
-                               .ctx = t,
-                               .gone = on_lookup_gone,
-                               .owner = http};
-    PW_TRY(pw_lookup_start(&ask, &t->lookup));
-    http->open_handles++;
-    return PW_OK;
-}
-
-static pw_status guard(transfer *t, const pw_http_request *request, const pw_http_limits *limits,
-                       pw_error *error)
-{
-    pw_error why = {0};
-    const pw_status status = pw_url_parse(request->url, &t->url, &why);
-    if (status != PW_OK) {
-        return PW_FAIL(error, status, "url: %s", why.message);
-    }
-    t->guarded = true;
-    t->allow = limits->allow;
-    (void)pw_format(t->name, sizeof t->name, "%.*s", PW_STR_ARG(t->url.host));
-    return PW_OK;
-}
-
-/* --- Starting --- */
-
-static pw_status begin(transfer *t, const pw_http_request *request, const pw_http_limits *limits)
+static pw_status begin(pw_transfer *t, const pw_http_request *request, const pw_http_limits *limits)
 {
     pw_http *http = t->http;
     pw_arena scratch;
@@ -764,7 +620,7 @@ static pw_status begin(transfer *t, const pw_http_request *request, const pw_htt
     pw_arena_free(&scratch);
     PW_TRY(status);
     if (t->guarded) {
-        PW_TRY(look_up(t, limits));
+        PW_TRY(pw_guarded_look_up(t, limits));
         join(http, t);
         return PW_OK;
     }
@@ -789,11 +645,11 @@ pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *req
     if (!http->curl) {
         PW_TRY(begin_curl(http, error));
     }
-    transfer *t = allocate(http, sizeof *t);
+    pw_transfer *t = allocate(http, sizeof *t);
     if (!t) {
         return PW_FAIL(error, PW_NOMEM, "out of memory");
     }
-    *t = (transfer){.http = http, .call = call};
+    *t = (pw_transfer){.http = http, .call = call};
     pw_arena_init(&t->arena, http->allocator, 0, HEAD_BYTES_MAX * 4);
     t->limit = limits && limits->body_bytes > 0 ? limits->body_bytes : BODY_BYTES_DEFAULT;
     for (size_t i = 0; i < 3; i++) {
@@ -802,7 +658,7 @@ pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *req
     }
     pw_status status = PW_OK;
     if (limits && limits->guarded) {
-        status = guard(t, request, limits, error);
+        status = pw_guarded_read(t, request, limits, error);
         if (status != PW_OK) {
             free_transfer(t);
             return status;
@@ -818,7 +674,7 @@ pw_status pw_http_start(pw_http *http, uint64_t call, const pw_http_request *req
 
 void pw_http_abort(pw_http *http, uint64_t call)
 {
-    for (transfer *t = http->transfers; t; t = t->next) {
+    for (pw_transfer *t = http->transfers; t; t = t->next) {
         if (t->call == call && !t->mark) {
             t->mark = "aborted";
             ask_soon(http);
@@ -853,7 +709,7 @@ void pw_http_close(pw_http *http, void (*closed)(void *ctx), void *ctx)
     http->closing = true;
     http->closed = closed;
     http->closed_ctx = ctx;
-    for (transfer *t = http->transfers; t; t = t->next) {
+    for (pw_transfer *t = http->transfers; t; t = t->next) {
         t->mark = t->mark ? t->mark : "aborted";
     }
     ask_soon(http);

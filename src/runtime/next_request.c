@@ -403,9 +403,8 @@ pw_status pw_answer_request(pw_question *q)
     pw_status status = rehearse(&r, pw_question_parameter(q, "prompt"));
     if (status == PW_CORRUPT && r.problem_count == 0) { /* the journal itself cannot be read */
         pw_str words = PW_STR_NONE;
-        PW_TRY(pw_arena_dup(q->arena, pw_str_from(q->error->message), &words));
+        status = pw_arena_dup(q->arena, pw_str_from(q->error->message), &words);
         add_problem(&r, PW_STR("corrupt"), 0, PW_STR_NONE, words, false);
-        status = PW_OK;
     }
     status = status == PW_OK ? answer(&r, !pw_str_is(body, "0")) : status;
     pw_session_free(r.session);

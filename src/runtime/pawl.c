@@ -327,11 +327,9 @@ static void write_agents(pw_json_writer *w, const pw_agent *const *agents, size_
     pw_json_array_end(w);
 }
 
-/* One problem a line; then those that only the rooms above the agent's own know of. */
-static pw_status write_problems(pw_json_writer *w, pw_str report, const pw_agent *const *agents,
-                                size_t count, pw_arena *arena, pw_error *first)
+/* One problem a line. */
+static pw_status write_problems(pw_json_writer *w, pw_str report, pw_arena *arena)
 {
-    pw_status status = PW_OK;
     pw_buffer text; /* a file's name in it may not be text */
     pw_buffer_init_arena(&text, arena, report.len * 3 + 1);
     PW_TRY(pw_utf8_mend(&text, report));
@@ -346,19 +344,8 @@ static pw_status write_problems(pw_json_writer *w, pw_str report, const pw_agent
         }
         report = pw_str_slice(report, end < report.len ? end + 1 : end, report.len);
     }
-    for (size_t i = 0; i < count; i++) {
-        pw_error error = {0};
-        pw_status checked = pw_agent_check(agents[i], arena, &error);
-        if (checked != PW_OK) {
-            pw_json_string(w, pw_str_from(error.message));
-            if (status == PW_OK) {
-                status = checked;
-                *first = error;
-            }
-        }
-    }
     pw_json_array_end(w);
-    return status;
+    return PW_OK;
 }
 
 static pw_status agents_check(pw_str directory, pw_arena *arena, pawl_doc **ret, pw_error *error)
@@ -381,10 +368,9 @@ static pw_status agents_check(pw_str directory, pw_arena *arena, pawl_doc **ret,
     pw_json_begin(&w, &text);
     pw_json_object(&w);
     write_agents(&w, agents, count);
-    pw_status checked = write_problems(&w, pw_buffer_str(&report), agents, count, arena,
-                                       loaded == PW_OK ? &first : &(pw_error){0});
+    pw_status written = write_problems(&w, pw_buffer_str(&report), arena);
     pw_json_object_end(&w);
-    pw_status status = loaded != PW_OK ? loaded : checked;
+    pw_status status = loaded != PW_OK ? loaded : written;
     if (text.failed != PW_OK) {
         return PW_FAIL(error, text.failed, "the report could not be written");
     }

@@ -5,10 +5,8 @@
  */
 #include "runtime/setup.h"
 
-#include "base/format.h"
 #include "base/schema.h"
 #include "base/utf8.h"
-#include "model/model.h"
 
 typedef struct added_tool added_tool;
 struct added_tool { /* outlives the handle while an abandoned call of it may return */
@@ -207,49 +205,15 @@ const pw_agent *pw_agent_default(const pawl *p)
     return agent || p->agent_count == 0 ? agent : p->agents[0];
 }
 
-static pw_status unknown_provider(const pw_agent *agent, pw_str named, pw_error *error)
-{
-    char known[96] = "";
-    size_t at = 0;
-    for (const char *const *name = pw_provider_names(); *name && at < sizeof known; name++) {
-        at += pw_format(known + at, sizeof known - at, "%s%s", at ? ", " : "", *name);
-    }
-    return PW_FAIL(error, PW_INVALID,
-                   "agent %.*s: model.provider: there is no provider %.*s; known: %s",
-                   PW_STR_ARG(agent->name), PW_STR_ARG(named), known);
-}
-
 /* Puts who it is about before an error's message. */
-static pw_status about(const pw_agent *agent, pw_str tool, pw_status status, pw_error *error)
+static pw_status about(const pw_agent *agent, pw_status status, pw_error *error)
 {
     if (status == PW_OK || !error) {
         return status;
     }
     char before[sizeof error->message];
     memcpy(before, error->message, sizeof before);
-    if (tool.len > 0) {
-        return PW_FAIL(error, status, "agent %.*s: tool %.*s: %s", PW_STR_ARG(agent->name),
-                       PW_STR_ARG(tool), before);
-    }
     return PW_FAIL(error, status, "agent %.*s: %s", PW_STR_ARG(agent->name), before);
-}
-
-pw_status pw_agent_check(const pw_agent *agent, pw_arena *scratch, pw_error *error)
-{
-    const pw_definition *definition = agent->definition;
-    for (size_t i = 0; i < definition->model_count; i++) {
-        const pw_model_choice *model = &definition->models[i];
-        const pw_provider *provider = pw_provider_find(model->provider);
-        if (!provider) {
-            return unknown_provider(agent, model->provider, error);
-        }
-        PW_TRY(about(agent, PW_STR_NONE, provider->check(model->options, scratch, error), error));
-    }
-    for (size_t i = 0; i < definition->tool_count; i++) {
-        const pw_tool_declaration *tool = &definition->tools[i];
-        PW_TRY(about(agent, tool->name, pw_tool_declaration_check(tool, error), error));
-    }
-    return PW_OK;
 }
 
 /* The list with `agents` added at its end, or with equal names replaced. */
@@ -276,26 +240,13 @@ static pw_status put_agents(pawl *p, const pw_agent *const *agents, size_t count
     return PW_OK;
 }
 
-static pw_status check_and_put(pawl *p, const pw_agent *const *agents, size_t count,
-                               pw_error *error)
-{
-    pw_arena scratch;
-    pw_arena_init(&scratch, p->allocator, 0, 0);
-    pw_status status = PW_OK;
-    for (size_t i = 0; i < count && status == PW_OK; i++) {
-        status = pw_agent_check(agents[i], &scratch, error);
-    }
-    pw_arena_free(&scratch);
-    return status == PW_OK ? put_agents(p, agents, count, false, error) : status;
-}
-
 pw_status pw_setup_load(pawl *p, pw_str directory, pw_error *error)
 {
     const pw_agent *const *agents = NULL;
     size_t count = 0;
     uv_mutex_lock(&p->setup->mutex);
     pw_status status = pw_agents_load(directory, &p->arena, &agents, &count, NULL, error);
-    status = status == PW_OK ? check_and_put(p, agents, count, error) : status;
+    status = status == PW_OK ? put_agents(p, agents, count, false, error) : status;
     uv_mutex_unlock(&p->setup->mutex);
     return status;
 }
@@ -321,7 +272,7 @@ static pw_status add_agent(pawl *p, pw_str name, pw_str json, pw_error *error)
                        "name: the definition names another agent than it is added as");
     }
     const pw_agent *const list[] = {agent};
-    return check_and_put(p, list, 1, error);
+    return put_agents(p, list, 1, false, error);
 }
 
 int32_t pawl_agent_add(pawl *p, pawl_str name, pawl_str definition_json, pawl_error *error)
@@ -434,8 +385,8 @@ static pw_status complete(pawl *p, const pw_agent *agent, const pw_agent **ret, 
     }
     *whole = *agent;
     whole->json = pw_buffer_str(&text);
-    PW_TRY(about(agent, PW_STR_NONE,
-                 pw_definition_parse(&p->arena, whole->json, &whole->definition, error), error));
+    PW_TRY(about(agent, pw_definition_parse(&p->arena, whole->json, &whole->definition, error),
+                 error));
     *ret = whole;
     return PW_OK;
 }

@@ -29,7 +29,5 @@ pw_status pw_setup_default_store(pw_arena *, bool read_only, pw_str *ret, pw_err
 /* The one that serves sessions which name none: `default`, else the first; NULL: there is none. */
 const pw_agent *pw_agent_default(const pawl *);
 const pw_agent *pw_agent_find(const pawl *, pw_str name);
-/* Provider known, model options and tool declarations right? */
-pw_status pw_agent_check(const pw_agent *, pw_arena *scratch, pw_error *);
 
 #endif

@@ -59,6 +59,12 @@ static int64_t wall_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_usec / 1000;
 }
 
+static size_t answer_cap(const web *w)
+{
+    const size_t said = w->run->runner->host.output_bytes;
+    return said < ANSWER_MAX ? said : ANSWER_MAX;
+}
+
 /* --- What the answer means -------------------------------------------------------------------- */
 
 static void blot(const web *w, char *bytes, size_t size)
@@ -171,7 +177,8 @@ static pw_tool_outcome break_means(web *w, const pw_http_event *event)
         return (pw_tool_outcome){
             .kind = PW_TOOL_ERROR,
             .error_class = PW_STR("TooLarge"),
-            .message = say(w, "the answer (status %d) is over 8 MiB and was not kept", w->status)};
+            .message = say(w, "the answer (status %d) is over %zu bytes and was not kept",
+                           w->status, answer_cap(w))};
     }
     if (once && event->sent) {
         return (pw_tool_outcome){.kind = PW_TOOL_ABANDONED};
@@ -256,8 +263,6 @@ static pw_status begin_try(web *w, pw_error *error)
         PW_TRY(pw_http_new(runner->host.loop, runner->host.allocator, heard, runner, &runner->http,
                            error));
     }
-    const size_t cap =
-        runner->host.output_bytes < ANSWER_MAX ? runner->host.output_bytes : ANSWER_MAX;
     sign(w);
     const pw_http_request request = {.method = PW_STR("POST"),
                                      .url = w->url,
@@ -266,7 +271,7 @@ static pw_status begin_try(web *w, pw_error *error)
                                          w->declared + (w->signing.len > 0 ? OWN_HEADERS : 2),
                                      .body = {w->body}};
     const pw_http_limits limits = {.connect_ms = CONNECT_MS,
-                                   .body_bytes = cap,
+                                   .body_bytes = answer_cap(w),
                                    .guarded = true,
                                    .allow = &runner->host.outbound};
     pw_buffer_clear(&w->answer);

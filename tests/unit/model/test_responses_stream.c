@@ -699,6 +699,23 @@ static void test_too_many_items(void **state)
     pw_buffer_free(&out);
 }
 
+static void test_too_many_texts_of_one_item(void **state)
+{
+    (void)state;
+    pw_buffer body, out;
+    pw_buffer_init(&body, &pw_heap, SIZE_MAX / 4);
+    pw_buffer_init(&out, &pw_heap, SIZE_MAX / 4);
+    for (int i = 0; i < 5000; i++) {
+        pw_buffer_format(&body,
+                         "data: {\"type\":\"response.output_text.delta\",\"output_index\":0,"
+                         "\"content_index\":%d,\"delta\":\"x\"}\n\n",
+                         i);
+    }
+    assert_int_equal(run_stream(&pw_heap, pw_buffer_str(&body), WHOLE, &out), PW_TOO_LARGE);
+    pw_buffer_free(&body);
+    pw_buffer_free(&out);
+}
+
 int main(void)
 {
     tested = &pw_provider_openai;
@@ -739,6 +756,7 @@ int main(void)
         cmocka_unit_test(test_P13_bug9_utf8_and_line_ends),
         cmocka_unit_test(test_A8_surrogates_cut_between_deltas),
         cmocka_unit_test(test_too_many_items),
+        cmocka_unit_test(test_too_many_texts_of_one_item),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,6 +237,20 @@ static void test_a_transactional_tool_may_not_submit(void **state)
     bench_end(&b);
 }
 
+static void test_F6_a_fallback_of_an_unknown_provider_is_named_by_its_place(void **state)
+{
+    bench b;
+    pawl_error error = {0};
+    bench_begin(&b, *state);
+    bench_open(&b);
+    static const char agent[] =
+        "{\"model\":{\"provider\":\"scripted\",\"name\":\"x\",\"script\":[],\"fallback\":["
+        "{\"name\":\"y\",\"script\":[]},{\"provider\":\"nobody\",\"name\":\"z\"}]}}";
+    assert_int_equal(pawl_agent_add(b.p, S("default"), bench_str(agent), &error), PAWL_INVALID);
+    assert_non_null(strstr(error.message, "model.fallback[1].provider: expected one of "));
+    bench_end(&b);
+}
+
 static void test_what_is_done_out_of_order_is_misuse(void **state)
 {
     bench b;
@@ -394,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_a_close_in_the_middle_of_a_turn_leaves_it_open_j5),
         BOTH(test_a_tool_may_not_wait_for_its_own_engine),
         cmocka_unit_test(test_a_transactional_tool_may_not_submit),
+        BOTH(test_F6_a_fallback_of_an_unknown_provider_is_named_by_its_place),
         BOTH(test_what_is_done_out_of_order_is_misuse),
         BOTH(test_a_model_without_progress_is_stalled_and_retried_f9),
         BOTH(test_messages_within_the_debounce_are_one_turn_b2),
