@@ -37,7 +37,7 @@ static double now(void)
 
 static const char schema[] =
     "pragma page_size = 16384; pragma journal_mode = wal; pragma synchronous = full; pragma "
-    "cache_size = -4096;"
+    "cache_size = 512;"
     "create table journal(pos integer primary key, session integer not null, seq integer not null, "
     "epoch integer not null, at integer not null, kind text not null, turn text not null, "
     "step text not null, body text not null);"

@@ -239,7 +239,7 @@ void pw_scratch_reset(pw_session *s)
 pw_status pw_session_new(const pw_session_options *options, pw_session **ret)
 {
     pw_session seed = {.allocator = options->allocator};
-    pw_room *home = pw_room_new(&seed, 8 * 1024);
+    pw_room *home = pw_room_new(&seed, sizeof(pw_room) + sizeof(pw_session) + 512);
     if (!home) {
         return PW_NOMEM;
     }
