@@ -2,6 +2,9 @@
 #include "base/heap.h"
 
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static void *heap_resize(void *ctx, void *ptr, size_t old_size, size_t new_size)
 {
@@ -15,3 +18,10 @@ static void *heap_resize(void *ctx, void *ptr, size_t old_size, size_t new_size)
 }
 
 const pw_allocator pw_heap = {heap_resize, NULL};
+
+void pw_heap_trim(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
+}

@@ -7,4 +7,7 @@
 
 extern const pw_allocator pw_heap;
 
+/* Gives free pages back to the kernel, where the C library can: it walks the whole heap. */
+void pw_heap_trim(void);
+
 #endif

@@ -88,15 +88,28 @@ pw_status pw_blocks_init(pw_blocks *blocks, const pw_allocator *under, size_t ke
     return uv_mutex_init(&blocks->mutex) == 0 ? PW_OK : PW_NOMEM;
 }
 
-void pw_blocks_free(pw_blocks *blocks)
+void pw_blocks_give_back(pw_blocks *blocks)
 {
     for (unsigned class = 0; class < PW_BLOCKS_CLASSES; class ++) {
         size_t size = ((size_t)1 << (9 + class / 4)) + ((size_t)1 << (7 + class / 4)) * (class % 4);
-        while (blocks->first[class]) {
-            void *block = blocks->first[class];
-            memcpy(&blocks->first[class], block, sizeof(void *));
+        uv_mutex_lock(&blocks->mutex);
+        void *block = blocks->first[class];
+        blocks->first[class] = NULL;
+        for (void *next = block; next; memcpy(&next, next, sizeof(void *))) {
+            blocks->kept -= size;
+        }
+        uv_mutex_unlock(&blocks->mutex);
+        while (block) {
+            void *next;
+            memcpy(&next, block, sizeof(void *));
             blocks->under->resize(blocks->under->ctx, block, size, 0);
+            block = next;
         }
     }
+}
+
+void pw_blocks_free(pw_blocks *blocks)
+{
+    pw_blocks_give_back(blocks);
     uv_mutex_destroy(&blocks->mutex);
 }

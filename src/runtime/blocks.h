@@ -25,6 +25,7 @@ typedef struct pw_blocks {
 
 /* Used in place: it must not move. PW_NOMEM. */
 pw_status pw_blocks_init(pw_blocks *, const pw_allocator *under, size_t kept_max);
-void pw_blocks_free(pw_blocks *); /* after all that came from it was given back */
+void pw_blocks_give_back(pw_blocks *); /* all that is kept now */
+void pw_blocks_free(pw_blocks *);      /* after all that came from it was given back */
 
 #endif

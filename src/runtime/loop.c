@@ -5,10 +5,12 @@
  */
 #include "runtime/loop.h"
 
+#include "base/heap.h"
 #include "runtime/setup.h"
 #include "runtime/threads.h"
 
 enum { BLOCKS_KEPT_MAX = 4 * 1024 * 1024 };
+enum { BURST = 8, CALM_MS = 2000 };
 
 /* --- Notes --- */
 
@@ -449,6 +451,41 @@ static void arm_timer(pw_loop *loop)
     (void)uv_timer_start(&loop->timer, on_timer, left_ms > 0 ? (uint64_t)left_ms : 0, 0);
 }
 
+/* --- After a burst --- */
+
+static void give_back(pw_job *job)
+{
+    pw_loop *loop = (pw_loop *)(void *)((char *)job - offsetof(pw_loop, give_back));
+    pw_blocks_give_back(&loop->blocks);
+    pw_heap_trim();
+    atomic_store(&loop->giving_back, false);
+}
+
+static bool is_calm(const pw_loop *loop)
+{
+    return loop->seat_high >= BURST && loop->seat_total <= loop->seat_high / BURST;
+}
+
+static void fire_calm(void *context, pw_alarm *alarm)
+{
+    pw_loop *loop = context;
+    (void)alarm;
+    if (is_calm(loop) && !loop->stopping && !atomic_exchange(&loop->giving_back, true)) {
+        loop->seat_high = loop->seat_total;
+        loop->give_back = (pw_job){.done = give_back};
+        pw_readers_give(loop->readers, &loop->give_back);
+    }
+}
+
+/* What many sessions had is given back to the kernel when most of them are gone and none came for a
+ * while: not on every rest, since it would be faulted in anew. */
+void pw_loop_calm(pw_loop *loop)
+{
+    if (is_calm(loop)) {
+        pw_alarm_set(&loop->alarms, &loop->calm, pw_monotonic_ms() + CALM_MS);
+    }
+}
+
 /* --- Draining and closing --- */
 
 static void look_drained(pw_loop *loop)
@@ -663,6 +700,7 @@ pw_status pw_loop_new(pawl *p, const pawl_start_options *options, pw_loop **ret,
     memset(loop, 0, sizeof *loop);
     loop->p = p;
     loop->timer_at_ms = -1;
+    loop->calm.fire = fire_calm;
     loop->owner.lease_ms = options->lease_ms > 0 ? options->lease_ms : 10000;
     loop->take_over = options->take_over != 0;
     atomic_init(&loop->notes, NULL);

@@ -308,6 +308,10 @@ struct pw_loop {
     size_t seat_count; /* in the table */
     size_t suspect_count;
     size_t seat_total; /* with those that are GONE but not yet free */
+    size_t seat_high;  /* the most there were since memory was last given back */
+    pw_alarm calm;
+    pw_job give_back; /* on a reader's thread */
+    atomic_bool giving_back;
     pw_seat *ready_first, *ready_last;
     pw_job *outbox_first, *outbox_last;
     pw_running *running[PW_RUNNING_BUCKETS];
@@ -341,6 +345,7 @@ void pw_loop_send(pw_loop *, pw_job *); /* to the writer, with the rest of this 
 void pw_loop_committed(pw_loop *, pw_seat *,
                        const pw_append *);            /* an append of this seat is durable */
 void pw_given_free(pw_loop *, pw_seat *, pw_given *); /* `used` of one that was allocated alone */
+void pw_loop_calm(pw_loop *);                         /* a seat was freed */
 bool pw_loop_here(const pw_loop *);                   /* is the calling thread the loop's? */
 const pw_agent *pw_agent_find(const pawl *, pw_str name);
 

@@ -58,6 +58,7 @@ static pw_seat *new_seat(pw_loop *loop, int64_t id)
     *place = seat;
     loop->seat_count++;
     loop->seat_total++;
+    loop->seat_high = loop->seat_high > loop->seat_total ? loop->seat_high : loop->seat_total;
     return seat;
 }
 
@@ -92,6 +93,7 @@ void pw_seat_sweep_up(pw_loop *loop, pw_seat *seat)
     pw_arena_free(&seat->transact.arena);
     loop->blocks.allocator.resize(&loop->blocks, seat, sizeof *seat, 0);
     loop->seat_total--;
+    pw_loop_calm(loop);
 }
 
 static void abort_calls(pw_loop *loop, pw_seat *seat)

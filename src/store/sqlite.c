@@ -14,6 +14,7 @@
 #include "store/sqlite_inner.h"
 
 enum {
+    CALM_MS = 1000,          /* without a transaction, and the caches are emptied */
     WAIT_MS = 1000,          /* for locks, inside one execute */
     CHECKPOINT_PAGES = 1000, /* of 16 KiB: 16 MiB of log */
     RESTART_PAGES = 4000     /* 32 MiB: now readers are waited for, so that the log begins anew */
@@ -53,7 +54,8 @@ static bool checkpoint_due(const sq_store *q)
 /* PW_OK: in a transaction, under the lock. Otherwise the kind of trouble, and neither. */
 static pw_status begin(sq_store *q, pw_error *error)
 {
-    int64_t end = sq_now_ms() + WAIT_MS;
+    q->written_ms = sq_now_ms();
+    int64_t end = q->written_ms + WAIT_MS;
     pw_status status = q->writer.db != NULL ? PW_OK : sq_writer_open(q, error);
     if (status != PW_OK) {
         return status;
@@ -518,6 +520,20 @@ static void sq_transact(pw_store *store, pw_transact *t)
 
 /* --- the rest */
 
+/* A process that rests holds no pages: it has them again from the kernel. */
+static void empty_caches(sq_store *q)
+{
+    q->written_ms = 0;
+    sqlite3_db_release_memory(q->writer.db);
+    pthread_mutex_lock(&q->pool_mutex);
+    for (size_t i = 0; i < SQ_READERS; i++) {
+        if (!q->reader_busy[i] && q->readers[i].db != NULL) {
+            sqlite3_db_release_memory(q->readers[i].db);
+        }
+    }
+    pthread_mutex_unlock(&q->pool_mutex);
+}
+
 static bool sq_changed(pw_store *store)
 {
     sq_store *q = (sq_store *)store;
@@ -526,6 +542,9 @@ static bool sq_changed(pw_store *store)
     }
     if (q->writer.db == NULL) {
         return true;
+    }
+    if (q->written_ms > 0 && sq_now_ms() - q->written_ms >= CALM_MS) {
+        empty_caches(q);
     }
     if (checkpoint_due(q) && sq_lock_write(&q->lock, 0) == PW_OK) {
         checkpoint(q);

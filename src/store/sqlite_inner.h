@@ -87,6 +87,7 @@ typedef struct sq_store {
     int64_t wal_pages;     /* in the log after our last commit */
     int64_t checkpoint_at; /* pages at which the next one is due */
     int64_t data_version;
+    int64_t written_ms;       /* when the last transaction began; 0: caches were emptied since */
     sq_known known[SQ_KNOWN]; /* by session id modulo SQ_KNOWN */
     pthread_mutex_t pool_mutex;
     pthread_cond_t pool_free;
