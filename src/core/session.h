@@ -46,7 +46,8 @@ typedef enum pw_input_kind {
     X(NEW, "new")           /* no turn was open */                                                 \
     X(RECOVERY, "recovery") /* taken from a dead owner with a turn open: an interruption (C4) */   \
     X(DRAINED, "drained")   /* its owner had let go on purpose */                                  \
-    X(RESUME, "resume")     /* after a journalled wait or a suspension */                          \
+    X(RESUME, "resume")     /* of a journalled wait (from a dead owner an interruption too, but no \
+                               call of it was lost) or a suspension */                             \
     X(TAKEN, "taken")       /* --take-over */                                                      \
     X(RELOAD, "reload")     /* our own again, after an append whose outcome was unknown (J4) */
 typedef enum pw_cause {

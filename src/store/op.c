@@ -223,7 +223,7 @@ pw_status pw_transact_fill(pw_transact *t, pw_str body, pw_append *ret)
 
 bool pw_take_interrupts(const pw_take_before *b, bool take_over)
 {
-    return b->dead && b->turn_open && b->state == PW_TURN_RUNNING && !take_over;
+    return b->dead && b->turn_open && b->state != PW_TURN_SUSPENDED && !take_over;
 }
 
 pw_cause pw_take_cause(const pw_take_before *b, bool take_over)

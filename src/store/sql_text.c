@@ -122,7 +122,7 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
             "?2") " as dead "
                   "from pawl_sessions s where s.id = ?1), "
                   "d as (select b.id, b.nobody, b.dead, ?5 = 1 and (b.nobody or b.mine) as again, "
-                  "b.dead and s.turn <> '' and s.status = 'running' and ?4 = 0 as hit "
+                  "b.dead and s.turn <> '' and s.status <> 'suspended' and ?4 = 0 as hit "
                   "from b join pawl_sessions s on s.id = b.id) "
                   "update pawl_sessions set epoch = epoch + 1, "
                   "owner = case when d.hit and crashes + 1 > ?7 then '' else ?3 end, "

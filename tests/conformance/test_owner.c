@@ -177,20 +177,41 @@ static int64_t waiting(kit *k, const char *session, pw_turn_state turn_state)
     return id;
 }
 
-static void test_C4_waiting_and_suspended_turns_are_exempt(void **state)
+static void test_C4_a_suspended_turn_is_exempt(void **state)
 {
     kit *k = *state;
-    int64_t ids[2] = {waiting(k, "w", PW_TURN_WAITING), waiting(k, "p", PW_TURN_SUSPENDED)};
+    int64_t id = waiting(k, "p", PW_TURN_SUSPENDED);
     join(k, "you");
     leave(k, "me");
-    for (int i = 0; i < 2; i++) {
-        pw_op op = kit_take(k, ids[i], "you");
-        op.take.max_attempts = 0;
-        kit_ok(k, &op);
-        assert_int_equal(op.take.answer, PW_TOOK);
-        assert_int_equal(op.take.cause, PW_CAUSE_RESUME);
-        assert_int_equal(op.take.row.crashes, 0);
-    }
+    pw_op op = kit_take(k, id, "you");
+    op.take.max_attempts = 0;
+    kit_ok(k, &op);
+    assert_int_equal(op.take.answer, PW_TOOK);
+    assert_int_equal(op.take.cause, PW_CAUSE_RESUME);
+    assert_int_equal(op.take.row.crashes, 0);
+}
+
+/* A waiting turn is let go of: one that a dead process owned died of being loaded, and would for
+ * ever. */
+static void test_C4_a_process_that_dies_of_a_waiting_turn_counts(void **state)
+{
+    kit *k = *state;
+    int64_t id = waiting(k, "w", PW_TURN_WAITING);
+    leave(k, "me");
+    join(k, "p1");
+    pw_op op = take(k, id, "p1", PW_TOOK);
+    assert_int_equal(op.take.cause, PW_CAUSE_RESUME); /* no call of it was lost */
+    assert_int_equal(op.take.row.crashes, 1);
+    leave(k, "p1");
+    join(k, "p2");
+    op = kit_take(k, id, "p2");
+    op.take.refuse_suspect_from = 2;
+    kit_ok(k, &op);
+    assert_int_equal(op.take.answer, PW_TAKE_NOT_FREE);
+    op = kit_take(k, id, "p2");
+    op.take.max_attempts = 1;
+    kit_ok(k, &op);
+    assert_int_equal(op.take.answer, PW_TAKE_QUARANTINED);
 }
 
 static void test_J4_a_reload_is_no_interruption(void **state)
@@ -513,7 +534,8 @@ const struct CMUnitTest owner_stories[] = {
     STORY(test_J2_a_dead_owner_stays_while_it_has_sessions),
     STORY(test_C4_a_drained_turn_is_no_interruption),
     STORY(test_C4_a_dead_owner_with_no_turn_is_no_interruption),
-    STORY(test_C4_waiting_and_suspended_turns_are_exempt),
+    STORY(test_C4_a_suspended_turn_is_exempt),
+    STORY(test_C4_a_process_that_dies_of_a_waiting_turn_counts),
     STORY(test_J4_a_reload_is_no_interruption),
     STORY(test_J2_taking_over_by_name),
     STORY(test_C4_interruptions_end_in_quarantine),

@@ -226,10 +226,11 @@ static void check_taken(sim *s, int32_t owner, const pw_op *op, const pw_session
         sim_fail(s, "J1", "%s: epoch %llu after %llu", l->name,
                  (unsigned long long)op->take.row.epoch, (unsigned long long)l->epoch);
     }
-    bool interrupted = before->turn.len > 0 && before->state == PW_TURN_RUNNING && owner_dead &&
+    bool interrupted = before->turn.len > 0 && before->state != PW_TURN_SUSPENDED && owner_dead &&
                        !mine && before->owner.len > 0 && !op->take.take_over;
+    bool recovery = interrupted && before->state == PW_TURN_RUNNING;
     int64_t want = before->quarantined ? 0 : l->crashes + (interrupted ? 1 : 0);
-    if (op->take.row.crashes != want || (interrupted != (op->take.cause == PW_CAUSE_RECOVERY))) {
+    if (op->take.row.crashes != want || (recovery != (op->take.cause == PW_CAUSE_RECOVERY))) {
         sim_fail(s, "C4", "%s: %lld crashes counted, not %lld (cause %d)", l->name,
                  (long long)op->take.row.crashes, (long long)want, (int)op->take.cause);
     }
