@@ -28,10 +28,12 @@ static pw_status body_end(writer *b, pw_str *ret)
     return PW_OK;
 }
 
-/* Empty is null. */
+/* What a body would say null of is left out of it (record.h): so empty text here. */
 static void put_text(pw_json_writer *w, const char *key, pw_str text)
 {
-    pw_json_put_str(w, key, text.len > 0 ? text : PW_STR_NONE);
+    if (text.len > 0) {
+        pw_json_put_str(w, key, text);
+    }
 }
 
 /* Text that came from outside (A8). */
@@ -48,18 +50,25 @@ static void put_outside(pw_session *s, writer *b, const char *key, pw_str text)
     put_text(&b->w, key, text);
 }
 
-static void put_raw_or_null(pw_json_writer *w, const char *key, pw_str json)
+static void put_raw(pw_json_writer *w, const char *key, pw_str json)
 {
-    pw_json_put_raw(w, key, json.len > 0 ? json : PW_STR("null"));
+    if (json.len > 0) {
+        pw_json_put_raw(w, key, json);
+    }
 }
 
+/* Negative: none. */
 static void put_count(pw_json_writer *w, const char *key, int64_t value)
 {
-    pw_json_key(w, key);
-    if (value < 0) {
-        pw_json_nothing(w);
-    } else {
-        pw_json_integer(w, value);
+    if (value >= 0) {
+        pw_json_put_i64(w, key, value);
+    }
+}
+
+static void put_unless(pw_json_writer *w, const char *key, int64_t value, int64_t usual)
+{
+    if (value != usual) {
+        pw_json_put_i64(w, key, value);
     }
 }
 
@@ -79,7 +88,7 @@ const char *pw_outcome_name(pw_outcome outcome)
 void pw_encode_totals(pw_json_writer *w, const pw_totals *totals)
 {
     pw_json_object(w);
-#define PUT_TOTAL(name) pw_json_put_i64(w, #name, totals->name);
+#define PUT_TOTAL(name) put_unless(w, #name, totals->name, 0);
     PW_TOTALS_TABLE(PUT_TOTAL)
 #undef PUT_TOTAL
     pw_json_object_end(w);
@@ -93,7 +102,7 @@ void pw_decode_totals(const pw_json *object, pw_totals *ret)
 }
 
 /* Of one call: {"in_uncached","in_cache_read","in_cache_write","out","reasoning","cost_micros"};
- * null: not said. */
+ * absent: not said. */
 void pw_encode_usage(pw_json_writer *w, const pw_usage *usage)
 {
     pw_json_object(w);
@@ -118,7 +127,7 @@ pw_usage pw_decode_usage(const pw_json *object)
     };
 }
 
-/* As the definition's, but money in micros and null for: no such bound. */
+/* As the definition's, but money in micros; absent: no such bound. */
 void pw_encode_budget(pw_json_writer *w, const pw_budget *budget)
 {
     pw_json_object(w);
@@ -161,7 +170,7 @@ static pw_status put_request(pw_session *s, pw_json_writer *w, const pw_inbox_ro
     put_text(w, "role", pw_json_text(pw_json_get(body, "role")));
     put_text(w, "source", pw_json_text(pw_json_get(body, "source")));
     const pw_json *user = pw_json_get(body, "user");
-    put_raw_or_null(w, "user", pw_json_is(user, PW_JSON_OBJECT) ? user->raw : PW_STR_NONE);
+    put_raw(w, "user", pw_json_is(user, PW_JSON_OBJECT) ? user->raw : PW_STR_NONE);
     const pw_json *by = pw_json_get(body, "by");
     if (by) {
         pw_json_put_raw(w, "by", by->raw);
@@ -179,7 +188,6 @@ pw_status pw_encode_turn_opened(pw_session *s, const pw_claimed *claimed, pw_str
 {
     writer b;
     body_begin(s, &b);
-    pw_json_put_str(&b.w, "turn", claimed->turn);
     pw_json_put_str(&b.w, "run", claimed->run);
     pw_json_put_str(&b.w, "agent", claimed->definition->name);
     pw_json_put_str(&b.w, "definition", pw_str_from(claimed->definition->hash.text));
@@ -202,7 +210,7 @@ pw_status pw_encode_turn_opened(pw_session *s, const pw_claimed *claimed, pw_str
     pw_encode_totals(&b.w, &s->d.totals);
     pw_json_object_end(&b.w);
     pw_json_put_i64(&b.w, "generation", s->d.generation);
-    put_raw_or_null(&b.w, "initiator", claimed->initiator);
+    put_raw(&b.w, "initiator", claimed->initiator);
     return body_end(&b, ret);
 }
 
@@ -287,7 +295,7 @@ pw_status pw_encode_model_completed(pw_session *s, const pw_reply *reply, int64_
     pw_json_key(&b.w, "usage");
     pw_encode_usage(&b.w, &reply->usage);
     pw_json_put_i64(&b.w, "started_at", s->v.model.started_at_ms);
-    pw_json_put_i64(&b.w, "tries", s->v.model.tries);
+    put_unless(&b.w, "tries", s->v.model.tries, 1);
     return body_end(&b, ret);
 }
 
@@ -414,12 +422,15 @@ static void put_receipt_head(writer *b, const pw_call *call, const pw_settled *s
 
 static void put_receipt_tail(writer *b, const pw_settled *settled)
 {
-    pw_json_put_bool(&b->w, "is_error", settled->is_error);
+    if (settled->is_error) {
+        pw_json_put_bool(&b->w, "is_error", true);
+    }
     put_count(&b->w, "started_at", settled->started_at_ms);
-    pw_json_put_i64(&b->w, "executions", settled->executions);
+    put_unless(&b->w, "executions", settled->executions, 1);
 }
 
-/* started_at: null when it was never begun. `whole`: the hash of the blob that holds a cut result.
+/* started_at: absent when it was never begun. `whole`: the hash of the blob that holds a cut
+ * result.
  */
 pw_status pw_encode_tool_completed(pw_session *s, const pw_call *call, const pw_settled *settled,
                                    pw_str *ret)
@@ -538,8 +549,6 @@ static void put_operations(pw_session *s, writer *b)
 static pw_status put_code(pw_session *s, writer *b, const pw_ending *ending)
 {
     if (!ending->code) {
-        pw_json_key(&b->w, "code");
-        pw_json_nothing(&b->w);
         return PW_OK;
     }
     pw_buffer code;

@@ -190,7 +190,7 @@ static pw_status tell_action(telling *t)
         pw_view_put(w, "result", result, t->arena);
     }
     pw_view_put_time(w, "started_at", pw_json_get(t->body, "started_at"));
-    pw_view_put(w, "executions", pw_json_get(t->body, "executions"), t->arena);
+    pw_json_put_i64(w, "executions", pw_json_i64_or(pw_json_get(t->body, "executions"), 1));
     if (pw_json_get(t->body, "truncated")) {
         pw_view_put(w, "truncated", pw_json_get(t->body, "truncated"), t->arena);
     }

@@ -4,8 +4,11 @@
  * Unknown members are ignored, so that an older program reads a newer minor form; a newer `v` is
  * PW_NEWER_SCHEMA.
  *
+ * A member that would be null is left out, and so is one at its usual value: `tries` and
+ * `executions` 1, `is_error` false, a figure of a turn's usage 0. (Older bodies say them.)
+ *
  * turn.opened
- * {"v","turn","run","agent","definition":hash,"requests":[{"id","n","at","role","source","user":{"id","attested"}|null,
+ * {"v","run","agent","definition":hash,"requests":[{"id","n","at","role","source","user":{"id","attested"}|null,
  *                   "by"?,"content":[parts],"metadata"?}],"n":message
  * number,"budget":{…},"deadline_at","first_seq",
  *                   "before":{"messages","turns","usage":{…}},"generation","initiator":{"id"}|null}

@@ -200,7 +200,7 @@ static pw_status on_receipt(steps *all, const pw_record *record, const pw_json *
     tool->attempt = all->attempt;
     tool->name = tool->name ? tool->name : pw_json_get(body, "name");
     tool->effects = pw_json_get(body, "effects");
-    tool->executions = pw_json_i64_or(pw_json_get(body, "executions"), tool->executions);
+    tool->executions = pw_json_i64_or(pw_json_get(body, "executions"), 1);
     tool->started_ms = pw_json_i64_or(pw_json_get(body, "started_at"), tool->started_ms);
     tool->ended_ms = record->at_ms;
     const pw_json *result = pw_json_get(body, "result");

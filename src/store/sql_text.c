@@ -293,7 +293,7 @@ const char *const pw_sql_text[PW_SQL_COUNT] = {
 };
 
 const char *const pw_sql_schema[] = {
-    "create table pawl_meta(key text primary key, value text " NOT_NULL ")",
+    "create table pawl_meta(key text primary key, value text " NOT_NULL ") without rowid",
     "insert into pawl_meta(key, value) values('schema', '1')",
     "create table pawl_sessions(id integer primary key autoincrement, uid text " NOT_NULL
     " unique, "
@@ -308,7 +308,7 @@ const char *const pw_sql_schema[] = {
     "create index pawl_sessions_wake on pawl_sessions(wake_at, owner) where wake_at is not null",
     "create index pawl_sessions_owner on pawl_sessions(owner) where owner <> ''",
     "create table pawl_owners(id text primary key, beat integer " NOT_NULL ", "
-    "address text " NOT_NULL ", at integer " NOT_NULL ")",
+    "address text " NOT_NULL ", at integer " NOT_NULL ") without rowid",
     "create table pawl_inbox(id integer primary key, session integer " NOT_NULL ", "
     "n integer " NOT_NULL ", kind integer " NOT_NULL ", request_id text " NOT_NULL
     ", digest text " NOT_NULL ", "
@@ -323,7 +323,7 @@ const char *const pw_sql_schema[] = {
     "create unique index pawl_journal_seq on pawl_journal(session, seq)",
     "create table pawl_turns(session integer " NOT_NULL ", turn text " NOT_NULL ", "
     "opened_seq integer " NOT_NULL ", ended_seq integer, state text " NOT_NULL ", "
-    "primary key(session, opened_seq), unique(session, turn))",
+    "primary key(session, opened_seq), unique(session, turn)) without rowid",
     "create table pawl_blobs(hash text primary key, size integer " NOT_NULL ", bytes blob " NOT_NULL
     ")",
     "create view pawl_view_messages as "

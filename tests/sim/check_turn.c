@@ -112,7 +112,7 @@ void check_cancelled(sim *s, const sim_live *l, const pw_append *a)
 
 static int64_t used(const pw_json *usage, const char *key)
 {
-    return pw_json_i64_or(pw_json_get(usage, key), -1);
+    return pw_json_i64_or(pw_json_get(usage, key), 0); /* left out: 0 */
 }
 
 void check_usage(sim *s, const sim_ledger *l, const sim_turn *t, const pw_json *ended)
