@@ -85,9 +85,8 @@ static int configure(sq_conn *c, sq_mode mode)
 {
     int rc = sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_extended_result_codes(c->db, 1);
-    if (rc == SQLITE_OK) {
-        /* A foreign lock is waited for in slices; the store counts them. */
-        rc = sqlite3_busy_timeout(c->db, mode == SQ_WRITER ? 50 : 1000);
+    if (rc == SQLITE_OK) { /* most pragmas read the file, which others may be making */
+        rc = sqlite3_busy_timeout(c->db, 5000);
     }
     if (rc == SQLITE_OK) {
         rc = sqlite3_exec(c->db, "pragma wal_autocheckpoint = 0", NULL, NULL, NULL);
@@ -138,6 +137,10 @@ pw_status sq_conn_open(sq_conn *c, const char *path, sq_mode mode, pw_error *err
     }
     if (rc == SQLITE_OK && mode == SQ_WRITER && sqlite3_db_readonly(c->db, "main") == 1) {
         rc = SQLITE_READONLY;
+    }
+    if (rc == SQLITE_OK) {
+        /* From here on a foreign lock is waited for in slices; the store counts them. */
+        rc = sqlite3_busy_timeout(c->db, mode == SQ_WRITER ? 50 : 1000);
     }
     if (rc != SQLITE_OK) {
         pw_status status = sq_trouble(c, rc, error);

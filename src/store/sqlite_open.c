@@ -39,6 +39,17 @@ static int schema_version(sq_conn *c, int64_t *ret)
     return rc;
 }
 
+/* Whoever reads a log first keeps others out while it does. */
+static int schema_version_patiently(sq_conn *c, int64_t *ret)
+{
+    int64_t end = sq_now_ms() + OPEN_WAIT_MS;
+    int rc;
+    do {
+        rc = schema_version(c, ret);
+    } while ((rc & 0xff) == SQLITE_BUSY && sq_now_ms() < end);
+    return rc;
+}
+
 static pw_status version_check(int64_t version, pw_error *error)
 {
     if (version > PW_SQL_SCHEMA_VERSION) {
@@ -57,7 +68,7 @@ static pw_status look(sq_store *q, pw_error *error)
     sq_conn *c = &q->readers[0];
     int64_t version = 0;
     PW_TRY(sq_conn_open(c, q->path, SQ_READER, error));
-    int rc = schema_version(c, &version);
+    int rc = schema_version_patiently(c, &version);
     pw_status status = rc == SQLITE_OK ? version_check(version, error) : sq_trouble(c, rc, error);
     if (status != PW_OK) {
         /* Without a log a close changes nothing and takes its own files away; with one it would
@@ -108,7 +119,7 @@ static pw_status prepare_file(sq_store *q, pw_error *error)
     int64_t version = 0;
     int rc = log_mode(c);
     if (rc == SQLITE_OK) {
-        rc = schema_version(c, &version);
+        rc = schema_version_patiently(c, &version);
     }
     if (rc == SQLITE_OK && version == 0) {
         rc = begin_patiently(c);
