@@ -237,21 +237,56 @@ static void put_content(pw_rendering *r, pw_json_writer *w, const pw_part *part)
     }
 }
 
+/* Would it be taken back? A blank text or refusal would not, nor what is no part at all; of a kind
+ * of part that we do not know it is the provider who knows. */
+static bool goes_back(const pw_json *content)
+{
+    const pw_str type = pw_json_text(pw_json_get(content, "type"));
+    const bool refusal = pw_str_is(type, "refusal");
+    if (refusal || pw_str_is(type, "output_text")) {
+        return !pw_is_blank(pw_json_text(pw_json_get(content, refusal ? "refusal" : "text")));
+    }
+    return type.len > 0;
+}
+
+/* The kept contents, those left out that would be refused; the part's text where none is kept. */
+static pw_status put_contents(pw_rendering *r, pw_json_writer *w, const pw_part *part,
+                              const pw_json *kept)
+{
+    const bool list = pw_json_is(kept, PW_JSON_ARRAY);
+    size_t sound = 0;
+    for (const pw_json *one = list ? kept->child : NULL; one; one = one->next) {
+        sound += goes_back(one);
+    }
+    if (sound == 0) {
+        put_content(r, w, part);
+        return w->out->failed;
+    }
+    if (sound == kept->count) {
+        pw_json_raw(w, kept->raw);
+        return w->out->failed;
+    }
+    pw_json_array(w);
+    for (const pw_json *one = kept->child; one; one = one->next) {
+        if (goes_back(one)) {
+            pw_json_raw(w, one->raw);
+        }
+    }
+    pw_json_array_end(w);
+    return w->out->failed;
+}
+
 static pw_status put_said(pw_rendering *r, const pw_part *part, const pw_json *kept)
 {
     pw_json_writer w;
-    const pw_json *content = pw_json_get(kept, "content");
-    if (pw_json_is(content, PW_JSON_ARRAY) && content->count > 0) {
-        return put_item(r, kept, NULL, 0);
-    }
-    if (kept) { /* its frame */
+    if (kept) {
         pw_buffer list;
         pw_buffer_init_arena(&list, r->arena, SIZE_MAX / 4);
         pw_json_begin(&w, &list);
-        put_content(r, &w, part);
-        PW_TRY(list.failed);
-        const pw_member members[] = {{.name = "content", .json = pw_buffer_str(&list)}};
-        return put_item(r, kept, members, 1);
+        PW_TRY(put_contents(r, &w, part, pw_json_get(kept, "content")));
+        const pw_member members[] = {{.name = "content", .json = pw_buffer_str(&list)},
+                                     {.name = "role", .json = PW_STR_INIT("\"assistant\"")}};
+        return put_item(r, kept, members, 2);
     }
     pw_rendering_element(r, &w);
     pw_json_object(&w);

@@ -245,6 +245,8 @@ class Responses(Protocol):
             raise Refusal("Invalid '%s.content': empty." % where, code="empty_array", param=where + ".content")
         for k, part in enumerate(parts_of(item)):
             at = "%s.content[%d]" % (where, k)
+            if not isinstance(part, dict):
+                raise Refusal("Invalid type for '%s': expected an object." % at, code="invalid_type", param=at)
             if part.get("type") not in ROLES[role]:
                 raise Refusal("Invalid value: '%s'. Supported values are: %s." % (part.get("type"), " and ".join("'%s'" % t for t in ROLES[role])),
                               code="invalid_value", param=at)

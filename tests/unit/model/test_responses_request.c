@@ -289,13 +289,39 @@ static void test_C8_kept_items(void **state)
         "," REASONING ",{\"type\":\"message\",\"status\":\"completed\",\"content\":[{\"type\":"
         "\"output_text\",\"text\":\"a\\\"b\"}],\"phase\":\"commentary\",\"role\":\"assistant\"},"
         "{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":\"cited\","
-        "\"annotations\":[{\"url\":\"u\"}]}]},"
+        "\"annotations\":[{\"url\":\"u\"}]}],\"role\":\"assistant\"},"
         "{\"type\":\"web_search_call\",\"status\":\"completed\"},{\"id\":\"mc\",\"type\":\"mcp_"
         "call\"},"
         "{\"type\":\"program\",\"call_id\":\"p\",\"code\":\"x\"},"
         "{\"type\":\"function_call\",\"status\":\"in_progress\",\"arguments\":\"{}\",\"call_id\":"
         "\"p2_1\",\"caller\":{\"type\":\"program\",\"caller_id\":\"p\"},\"name\":\"n\"},"
         "{\"type\":\"function_call_output\",\"call_id\":\"p2_1\",\"output\":\"{\\\"a\\\":1}\"}");
+}
+
+/* What would be refused in a message that is kept whole stays behind, the rest goes as it came. */
+static void test_C9_contents_that_would_be_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    fixture_init(&f, MODEL);
+    say(&f, "go");
+    pw_part *parts = answer(&f, 3);
+    parts[0] = raw_part(PW_PART_TEXT, "hi",
+                        "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":"
+                        "\"output_text\",\"text\":\"\"}, null, 5, {}, [\"x\"], {\"type\":"
+                        "\"output_text\",\"text\":7}, {\"type\":\"output_text\", \"text\":\"hi\"},"
+                        "{\"type\":\"refusal\",\"refusal\":\" \"},{\"type\":\"later\"}]}");
+    parts[1] = raw_part(PW_PART_TEXT, "bare",
+                        "{\"type\":\"message\",\"role\":\"user\",\"content\":[\"bare\",3]}");
+    parts[2] = raw_part(PW_PART_REFUSAL, "no",
+                        "{\"type\":\"message\",\"phase\":\"p\",\"content\":\"odd\"}");
+    expect_sent(
+        &f,
+        USER ",{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":"
+             "\"output_text\", \"text\":\"hi\"},{\"type\":\"later\"}]}," SAID(
+                 "bare") ","
+                         "{\"type\":\"message\",\"phase\":\"p\",\"content\":[{\"type\":\"refusal\","
+                         "\"refusal\":\"no\"}],\"role\":\"assistant\"}");
 }
 
 /* Bug 28: a reasoning item and the item behind it go both or neither. */
@@ -724,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_users_content),
         cmocka_unit_test(test_C8_rebuilt_from_the_neutral_fields),
         cmocka_unit_test(test_C8_kept_items),
+        cmocka_unit_test(test_C9_contents_that_would_be_refused),
         cmocka_unit_test(test_P13_bug28_reasoning_and_its_follower),
         cmocka_unit_test(test_C8_another_family),
         cmocka_unit_test(test_C8_the_same_family),
