@@ -320,15 +320,17 @@ static void put_lost(pw_session *s, writer *b)
     }
 }
 
-static void put_failure_usage(writer *b, const pw_failure *failure)
+/* `usage` is there when no model.discarded of the same try has it. */
+static void put_failure_usage(pw_session *s, writer *b, const pw_failure *failure)
 {
-    pw_json_key(&b->w, "usage");
-    pw_encode_usage(&b->w, &failure->usage);
+    if (s->v.text_bytes == 0 && pw_usage_known(&failure->usage)) {
+        pw_json_key(&b->w, "usage");
+        pw_encode_usage(&b->w, &failure->usage);
+    }
 }
 
-/* `usage` is there when no model.discarded of the same try has it. */
 pw_status pw_encode_retrying(pw_session *s, const pw_failure *failure, const char *class_name,
-                             int64_t until_ms, bool with_usage, bool resumable, pw_str *ret)
+                             int64_t until_ms, bool resumable, pw_str *ret)
 {
     writer b;
     body_begin(s, &b);
@@ -337,9 +339,7 @@ pw_status pw_encode_retrying(pw_session *s, const pw_failure *failure, const cha
     put_outside(s, &b, "code", failure->code);
     put_outside(s, &b, "message", failure->message);
     pw_json_put_i64(&b.w, "until", until_ms);
-    if (with_usage) {
-        put_failure_usage(&b, failure);
-    }
+    put_failure_usage(s, &b, failure);
     if (resumable) {
         pw_json_put_bool(&b.w, "resumable", true);
     } else {
@@ -369,8 +369,7 @@ static void put_choice(pw_session *s, writer *b, const char *key, size_t index)
     pw_json_object_end(&b->w);
 }
 
-pw_status pw_encode_fallback(pw_session *s, const pw_failure *failure, size_t to, bool with_usage,
-                             pw_str *ret)
+pw_status pw_encode_fallback(pw_session *s, const pw_failure *failure, size_t to, pw_str *ret)
 {
     writer b;
     body_begin(s, &b);
@@ -379,9 +378,7 @@ pw_status pw_encode_fallback(pw_session *s, const pw_failure *failure, size_t to
     put_choice(s, &b, "to", to);
     put_outside(s, &b, "code", failure->code);
     put_outside(s, &b, "message", failure->message);
-    if (with_usage) {
-        put_failure_usage(&b, failure);
-    }
+    put_failure_usage(s, &b, failure);
     put_lost(s, &b);
     return body_end(&b, ret);
 }

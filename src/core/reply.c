@@ -315,7 +315,6 @@ static pw_status add_retrying(pw_session *s, const pw_failure *failure, const ch
     pw_draft draft = {
         .kind = PW_RECORD_MODEL_RETRYING, .turn = s->d.turn.id, .step = s->v.model.step};
     PW_TRY(pw_encode_retrying(s, failure, class_name, until_ms,
-                              s->v.text_bytes == 0 && pw_usage_known(&failure->usage),
                               transport && s->d.turn.response_id.len > 0, &draft.body));
     PW_TRY(pw_build_add(s, &draft));
     s->v.model.state = PW_LIVE_SETTLED;
@@ -337,8 +336,7 @@ static pw_status fall_back(pw_session *s, const pw_failure *failure, size_t to)
     PW_TRY(add_discarded(s, failure));
     pw_draft draft = {
         .kind = PW_RECORD_MODEL_FALLBACK, .turn = s->d.turn.id, .step = s->v.model.step};
-    PW_TRY(pw_encode_fallback(
-        s, failure, to, s->v.text_bytes == 0 && pw_usage_known(&failure->usage), &draft.body));
+    PW_TRY(pw_encode_fallback(s, failure, to, &draft.body));
     PW_TRY(pw_build_add(s, &draft));
     s->v.model.state = PW_LIVE_SETTLED;
     pw_phase_move(s, PW_PHASE_ASKING);

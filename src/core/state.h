@@ -486,10 +486,9 @@ pw_status pw_encode_attempt(pw_session *, pw_str run, bool lost, bool resumed, p
 pw_status pw_encode_model_completed(pw_session *, const pw_reply *, int64_t n, pw_str *ret);
 pw_status pw_encode_discarded(pw_session *, pw_str code, const pw_usage *, pw_str *ret);
 pw_status pw_encode_retrying(pw_session *, const pw_failure *, const char *class_name,
-                             int64_t until_ms, bool with_usage, bool resumable, pw_str *ret);
+                             int64_t until_ms, bool resumable, pw_str *ret);
 pw_status pw_encode_accepted(pw_session *, pw_str response_id, pw_str *ret);
-pw_status pw_encode_fallback(pw_session *, const pw_failure *, size_t to, bool with_usage,
-                             pw_str *ret);
+pw_status pw_encode_fallback(pw_session *, const pw_failure *, size_t to, pw_str *ret);
 pw_status pw_encode_quarantined(pw_session *, uint64_t seq, size_t part, pw_str *ret);
 pw_status pw_encode_wait(pw_session *, const pw_failure *, int64_t until_ms, pw_str *ret);
 pw_status pw_encode_tool_started(pw_session *, const pw_call *, int64_t execution,

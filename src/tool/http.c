@@ -67,15 +67,70 @@ static size_t answer_cap(const web *w)
 
 /* --- What the answer means -------------------------------------------------------------------- */
 
+static void blot_plain(char *bytes, size_t size, pw_str secret)
+{
+    size_t at = 0, found = 0;
+    while (at < size &&
+           (found = pw_str_find((pw_str){bytes + at, size - at}, secret)) != SIZE_MAX) {
+        memset(bytes + at + found, '*', secret.len);
+        at += found + secret.len;
+    }
+}
+
+/* The character that stands at the beginning of `text`, as inside a JSON string, if it is one of
+ * ASCII, else -1; and how many bytes it takes. */
+static int character_of(pw_str text, size_t *ret_length)
+{
+    static const char digits[] = "0123456789abcdef";
+    const bool escape = text.len > 1 && text.ptr[0] == '\\';
+    *ret_length = escape ? 2 : 1;
+    if (!escape) {
+        return (uint8_t)text.ptr[0];
+    }
+    if (text.ptr[1] != 'u') { /* no secret holds what the letters stand for */
+        return strchr("\"\\/", text.ptr[1]) ? text.ptr[1] : -1;
+    }
+    int value = 0;
+    for (size_t i = 2; i < 6; i++) {
+        const char c = i < text.len ? text.ptr[i] : '\0';
+        const char *digit = c != '\0' ? strchr(digits, c >= 'A' && c <= 'F' ? c | 0x20 : c) : NULL;
+        if (!digit) {
+            return -1;
+        }
+        value = value * 16 + (int)(digit - digits);
+    }
+    *ret_length = 6;
+    return value < 0x80 ? value : -1;
+}
+
+/* Servers write JSON's strings with more escapes than they must: "\/", "\u003d". */
+static void blot_escaped(char *bytes, size_t size, pw_str secret)
+{
+    size_t length = 0;
+    for (size_t at = 0; at < size; at += length) {
+        size_t end = at, same = 0, step = 0;
+        while (same < secret.len && end < size &&
+               character_of((pw_str){bytes + end, size - end}, &step) ==
+                   (uint8_t)secret.ptr[same]) {
+            end += step;
+            same++;
+        }
+        (void)character_of((pw_str){bytes + at, size - at}, &length);
+        if (same == secret.len) {
+            memset(bytes + at, '*', end - at);
+            length = end - at;
+        }
+    }
+}
+
+/* Before anything is read of it: what a body says is kept, and shown to the model. */
 static void blot(const web *w, char *bytes, size_t size)
 {
+    const bool escapes = size > 0 && memchr(bytes, '\\', size) != NULL;
     for (size_t i = 0; i < w->secret_count; i++) {
-        const pw_str secret = w->secrets[i];
-        size_t at = 0, found = 0;
-        while (at < size &&
-               (found = pw_str_find((pw_str){bytes + at, size - at}, secret)) != SIZE_MAX) {
-            memset(bytes + at + found, '*', secret.len);
-            at += found + secret.len;
+        blot_plain(bytes, size, w->secrets[i]);
+        if (escapes) {
+            blot_escaped(bytes, size, w->secrets[i]);
         }
     }
 }

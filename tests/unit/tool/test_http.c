@@ -19,6 +19,10 @@ static void respond(int fd, const char *request)
     const int n = atomic_fetch_add(&asked, 1);
     if (strstr(request, "POST /ill ") || (strstr(request, "POST /twice ") && n < 2)) {
         small_server_put(fd, "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy");
+    } else if (strstr(request, "POST /escaped ")) {
+        small_server_put(fd, "HTTP/1.1 200 OK\r\n\r\n{\"a\":\"tok\\/en-\\u0074oken\\u003D!\","
+                             "\"b\":\"Bearer tok/en-token=\",\"c\":\"\\\\tok\\/en-token\\u003d\","
+                             "\"d\":\"tok\\/en-\\u2074oken=\\n\"}");
     } else if (strstr(request, "POST /status/")) {
         char head[80];
         snprintf(head, sizeof head, "HTTP/1.1 %.3s No\r\nContent-Length: 2\r\n\r\nno",
@@ -109,6 +113,24 @@ static void test_ends(void **state)
     assert_int_equal(outcome.kind, PW_TOOL_FATAL);
     assert_text(outcome.message, "signing_secret_env: expected a signing secret: whsec_ and the "
                                  "base64 of 16 to 64 bytes");
+    bench_close(&b);
+}
+
+/* However a server spells it. What is blotted out is still JSON. */
+static void test_N3_a_secret_is_blotted_out_of_json_whatever_its_escapes(void **state)
+{
+    (void)state;
+    setenv("ACT_TOKEN", "Bearer tok/en-token=", 1);
+    bench b;
+    open_bench(&b, NULL);
+    const pw_tool_outcome outcome = bench_run(
+        &b,
+        tool(&b, "/escaped", "none", ",\"headers\":{\"Authorization\":{\"env\":\"ACT_TOKEN\"}}"),
+        "{}");
+    assert_int_equal(outcome.kind, PW_TOOL_RESULT);
+    assert_text(outcome.json, "{\"a\":\"************************!\",\"b\":\"********************\","
+                              "\"c\":\"\\\\*******************\","
+                              "\"d\":\"tok\\/en-\\u2074oken=\\n\"}");
     bench_close(&b);
 }
 
@@ -247,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_N3_a_secret_is_blotted_out_of_json_whatever_its_escapes),
         cmocka_unit_test(test_D4_once_and_an_answer_that_says_nothing_of_the_effect),
         cmocka_unit_test(test_what_may_pass_is_tried_again),
         cmocka_unit_test(test_aborted_at_every_stage),
