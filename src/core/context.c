@@ -62,7 +62,8 @@ static pw_status check(pw_session *s, bool *ret_valid)
 /* The number of the next try of the owed step, with the model that is asked now. */
 static int32_t tries_of(const pw_turn *turn)
 {
-    return (int32_t)(turn->retries + turn->waits + turn->empties + turn->quarantines + 1);
+    return (int32_t)(turn->retries + turn->waits + turn->empties + turn->quarantines -
+                     turn->earlier_quarantines + 1);
 }
 
 static pw_status fill_request(pw_session *s, pw_model_request *request)

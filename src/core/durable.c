@@ -94,6 +94,7 @@ static void put_turn(pw_json_writer *w, const pw_turn *turn)
     pw_json_put_i64(w, "choice", turn->choice);
     pw_json_put_bool(w, "answered", turn->answered);
     pw_json_put_i64(w, "quarantines", turn->quarantines);
+    pw_json_put_i64(w, "earlier_quarantines", turn->earlier_quarantines);
     pw_json_put_str(w, "response_id", turn->response_id);
     pw_json_put_bool(w, "response_unsure", turn->response_unsure);
     pw_json_put_i64(w, "retries", turn->retries);

@@ -63,7 +63,8 @@ static void apply_model(pw_durable *d, const pw_prepared *p)
     turn->totals.iterations++;
     pw_totals_spend(&turn->totals, &p->model.usage, true);
     turn->answered = true;
-    turn->retries = turn->waits = turn->empties = turn->quarantines = 0;
+    turn->retries = turn->waits = turn->empties = 0;
+    turn->quarantines = turn->earlier_quarantines = 0;
     turn->wait_until_ms = -1;
     forget_response(turn, 0);
     if (p->model.call_count > 0) {
@@ -158,6 +159,7 @@ static void apply_fallback(pw_durable *d, const pw_prepared *p)
     turn->choice = p->fallback.to;
     turn->model = p->fallback.model;
     turn->retries = turn->waits = turn->empties = 0;
+    turn->earlier_quarantines = turn->quarantines; /* which stay bounded for the step */
     turn->wait_until_ms = -1;
     if (p->fallback.has_usage) {
         pw_totals_spend(&turn->totals, &p->fallback.usage, false);

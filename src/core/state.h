@@ -123,7 +123,8 @@ typedef struct pw_turn {
     bool answered;  /* has a receipt: from here on only models of the same provider are asked */
     /* Of the model step that is owed: */
     int64_t retries, waits, empties, quarantines;
-    pw_str response_id;    /* the provider works on it under this id; or empty */
+    int64_t earlier_quarantines; /* of them, those of models asked before (F6) */
+    pw_str response_id;          /* the provider works on it under this id; or empty */
     bool response_unsure;  /* begun in a life that is over: lost when it cannot be resumed (G6) */
     int64_t wait_until_ms; /* wait.set and not over; -1: none */
     /* Calls of the last assistant message, in order; a model step is owed when none is open. */

@@ -284,6 +284,27 @@ static void test_C9_a_rejected_part_is_left_out_and_asked_again(void **state)
     h_free(&h);
 }
 
+static void test_F6_C9_tries_begin_anew_with_a_fallback_after_a_part_was_left_out(void **state)
+{
+    (void)state;
+    harness h;
+    h_new(&h, h_agent_models);
+    h_say_body(&h, "r1", image);
+    h_inbox(&h);
+    h_commit(&h);
+    h_reject(&h, 0, 1);
+    h_commit(&h);
+    assert_int_equal(h.model->tries, 2);
+    h_fail(&h, PW_FAILURE_NEXT, "not_found_error", 0);
+    h_commit(&h);
+    h_expect(&h, PW_RECORD_MODEL_FALLBACK, "try", "2");
+    assert_true(pw_str_is(h.model->model->name, "m2"));
+    assert_int_equal(h.model->tries, 1);
+    recover(&h);
+    assert_int_equal(h.model->tries, 1);
+    h_free(&h);
+}
+
 static void test_C9_a_part_left_out_stays_out_in_later_turns_and_lives(void **state)
 {
     (void)state;
@@ -655,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_F6_cancel_and_deadline_hold_between_models),
         cmocka_unit_test(test_F6_a_record_that_names_no_model_of_the_agent_is_corrupt),
         cmocka_unit_test(test_C9_a_rejected_part_is_left_out_and_asked_again),
+        cmocka_unit_test(test_F6_C9_tries_begin_anew_with_a_fallback_after_a_part_was_left_out),
         cmocka_unit_test(test_C9_a_part_left_out_stays_out_in_later_turns_and_lives),
         cmocka_unit_test(test_C9_an_overlay_of_a_message_before_the_window_is_no_matter),
         cmocka_unit_test(test_C9_calls_results_and_what_a_model_said_are_never_left_out),
