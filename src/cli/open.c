@@ -206,12 +206,7 @@ int32_t cli_start(cli *c, pawl *p, const char *session, pawl_str request, pawl_e
                                 .session = cli_str(session),
                                 .take_over = c->option[CLI_take_over] != NULL,
                                 .until_request = request};
-    int32_t code;
-    int64_t until = cli_now_ms() + PATIENCE_MS;
-    do {
-        code = pawl_start(p, &start, error);
-    } while (try_again(code, until));
-    return code;
+    return pawl_start(p, &start, error);
 }
 
 const char *cli_agent_name(cli *c, pawl *p)

@@ -5,6 +5,7 @@
  * a lease of our own monotonic time.
  */
 #include "base/id.h"
+#include "runtime/admit.h"
 #include "runtime/loop.h"
 
 enum { DUE_LIMIT = 1024, SWEEP_LATEST_MS = 10000 };
@@ -48,11 +49,8 @@ pw_status pw_owner_join(pw_loop *loop, pw_error *error)
     new_id(owner);
     pw_op op = own_op(loop, PW_OP_JOIN);
     op.arena = &owner->beat.arena;
-    pw_writer_do(loop->p->writer, &op, 1);
-    if (op.status != PW_OK && error) {
-        *error = op.error;
-    }
-    return op.status;
+    /* A store that many begin to use at once is busy, and a handle can be started only once. */
+    return pw_admit_op(loop->p, &op, error);
 }
 
 void pw_owner_leave(pw_loop *loop)

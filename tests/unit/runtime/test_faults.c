@@ -529,6 +529,40 @@ static void test_a_drain_lets_go_of_a_lost_session_too_c4_i6(void **state)
     bench_end(&b);
 }
 
+/* --- Starting while the store is busy --- */
+
+static void hesitating_execute(pw_store *store, pw_op *ops, size_t total)
+{
+    losing *l = (losing *)(void *)store;
+    for (size_t i = 0; i < total; i++) {
+        if (ops[i].kind == PW_OP_JOIN && atomic_fetch_add(&l->takes, 1) < 3) {
+            ops[i].status = PW_FAIL(&ops[i].error, PW_NOT_COMMITTED, "database is locked");
+        } else {
+            pw_store_execute(l->inner, &ops[i], 1);
+        }
+    }
+}
+
+static const pw_backend hesitating_backend = {.execute = hesitating_execute,
+                                              .changed = losing_changed,
+                                              .owner_alive = losing_alive,
+                                              .traits = losing_traits,
+                                              .close = losing_close};
+
+static void test_a_start_waits_for_a_store_that_others_write_to_j2(void **state)
+{
+    bench b;
+    losing l = {.store = {.backend = &hesitating_backend}};
+    bench_begin(&b, *state);
+    bench_open(&b);
+    l.inner = b.p->store;
+    b.p->store = &l.store;
+    bench_agent(&b, "[{\"text\":\"done\"}]", "[]", NULL);
+    bench_start(&b);
+    assert_int_equal(atomic_load(&l.takes), 4);
+    bench_end(&b);
+}
+
 #define BOTH(test)                                                                                 \
     {#test " memory", test, NULL, NULL, (void *)(uintptr_t) "memory"},                             \
     {                                                                                              \
@@ -543,6 +577,7 @@ int main(void)
         BOTH(test_a_submit_waits_for_a_full_store_and_is_then_admitted_a2),
         cmocka_unit_test(test_a_message_not_yet_stepped_keeps_its_wake_a7),
         BOTH(test_a_drain_lets_go_of_a_lost_session_too_c4_i6),
+        BOTH(test_a_start_waits_for_a_store_that_others_write_to_j2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
