@@ -171,10 +171,11 @@ class HttpTools(unittest.TestCase):
             self.ft.on("/cut", {"json": "a longer answer", "cut": 3})
             self.ft.on("/junk", {"junk": b"\0\1\2 junk\r\n\r\n"})
             self.ft.on("/ill", {"status": 503, "body": b"try later"})
-            turn, found = self.ask(*[self.tool(name, "once") for name in ("after", "before", "cut", "junk", "ill")],
+            self.ft.on("/proxy", {"status": 502, "body": b"bad gateway"})
+            turn, found = self.ask(*[self.tool(name, "once") for name in ("after", "before", "cut", "junk", "proxy", "ill")],
                                    self.tool("nobody", "once", url=f"http://127.0.0.1:{nobody.getsockname()[1]}/"))
         self.assertEqual(turn["state"], "completed")
-        for name in ("after", "before", "cut", "junk"):
+        for name in ("after", "before", "cut", "junk", "proxy"):
             self.assertEqual(self.failed(found, name, "unknown"), "unknown", name)
             self.assertEqual(len(self.ft.of("/" + name)), 1)
         self.assertEqual((self.ft.effects("/after"), self.ft.effects("/before")), (1, 0))
@@ -199,7 +200,7 @@ class HttpTools(unittest.TestCase):
         self.ft.on("/huge", {"size": 50_000_000})
         self.ft.on("/ill", {"size": 9_000_000, "status": 400})
         _, found = self.ask(self.tool("huge"), self.tool("ill", "once"))
-        self.assertEqual(self.failed(found, "huge", "TooLarge: ", "8 MiB"), "error")
+        self.assertEqual(self.failed(found, "huge", "TooLarge: ", "8388608 bytes"), "error")
         self.assertEqual(self.failed(found, "ill", "TooLarge: ", "400"), "error")
         self.assertEqual(len(self.ft.of("/huge")), 1)
 
