@@ -308,6 +308,14 @@ static void end_broken(pw_loop *loop, pw_running *running, pw_failure failure)
     end_failed(loop, running, failure);
 }
 
+/* The reply that was to be resumed is not there, in whatever words: the request itself is not at
+ * fault, and is sent. */
+static bool lost_its_reply(const pw_running *running)
+{
+    return running->request && running->request->resume.len > 0 &&
+           (running->status == 400 || running->status == 404 || running->status == 410);
+}
+
 /* An answer that is not 2xx. Where it names a part of the request, the session leaves that out
  * (C9).
  */
@@ -318,6 +326,10 @@ static void end_refused(pw_loop *loop, pw_running *running)
     const int status = running->status;
     pw_failure failure = provider->failure(&running->endpoint, status, running->headers,
                                            running->header_count, body, &running->arena);
+    if (lost_its_reply(running)) {
+        failure.failure_class = PW_FAILURE_RETRY;
+        failure.code = PW_STR("response_gone");
+    }
     const bool may_name = failure.failure_class == PW_FAILURE_FINAL &&
                           (status == 400 || status == 413 || status == 422);
     if (may_name && provider->rejected && running->request) {

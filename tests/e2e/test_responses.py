@@ -48,6 +48,15 @@ class Background(AskingTest):
         self.assertEqual((turn["state"], turn["text"]), ("completed", "Another."))
         self.assertEqual(([a["method"] for a in world.fm.asked], len(world.fm.requests)), (["GET"], 2))
 
+    def test_F5_a_reply_that_is_not_there_in_other_words_is_asked_for_anew(self):
+        for status in (400, 404, 410):
+            resumed = {"status": status, "error": {"type": "invalid_request_error", "message": "It has expired."}}
+            world = self.ground({"text": LONG, "chunk": 5, "pace": 0.01, "cut": {"text": 40, "how": "rst"}, "resumes": [resumed]})
+            world.fm.rules.insert(0, {"used": 0, "when": {"call": 2}, "reply": {"text": "Another."}})
+            turn, events = world.watch("go")
+            self.assertEqual((turn["state"], turn["text"], folded(events)), ("completed", "Another.", "Another."), status)
+            self.assertEqual(([a["method"] for a in world.fm.asked], len(world.fm.requests)), (["GET"], 2), status)
+
     def test_I7_a_cancelled_turn_is_cancelled_at_the_provider(self):
         world = self.ground(SLOW)
         process = self.begun(world)
