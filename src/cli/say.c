@@ -31,6 +31,9 @@ static const char *tint_off(const cli_teller *t, tint color)
  */
 void cli_write(FILE *to, pawl_str text, bool terminal)
 {
+    if (text.len == 0) { /* there may be no bytes at all */
+        return;
+    }
     if (!terminal) {
         (void)fwrite(text.ptr, 1, text.len, to);
         return;
