@@ -199,3 +199,18 @@ size_t pw_format(char *to, size_t size, const char *format, ...)
     va_end(args);
     return len;
 }
+
+size_t pw_format_money(char to[PW_MONEY_SIZE], int64_t micros)
+{
+    size_t len = pw_format(to, PW_MONEY_SIZE, "%lld", (long long)(micros / 1000000));
+    int64_t rest = micros % 1000000;
+    if (rest > 0) {
+        to[len++] = '.';
+        for (int64_t unit = 100000; unit > 0 && rest > 0; unit /= 10) {
+            to[len++] = (char)('0' + rest / unit);
+            rest %= unit;
+        }
+    }
+    to[len] = '\0';
+    return len;
+}

@@ -16,4 +16,8 @@ size_t pw_format(char *to, size_t size, const char *format, ...)
 size_t pw_format_va(char *to, size_t size, const char *format, va_list)
     __attribute__((format(printf, 3, 0)));
 
+#define PW_MONEY_SIZE 32
+/* Millionths (not negative) as a decimal without trailing zeros, "0.0123"; returns its length. */
+size_t pw_format_money(char to[PW_MONEY_SIZE], int64_t micros);
+
 #endif

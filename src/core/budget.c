@@ -1,6 +1,8 @@
 /* Budgets (G1, G3) and what counts towards them (G6, H2). */
 #include "core/state.h"
 
+#include "base/format.h"
+
 void pw_totals_add(pw_totals *to, const pw_totals *more)
 {
 #define ADD_TOTAL(name) to->name += more->name;
@@ -33,12 +35,6 @@ void pw_totals_spend(pw_totals *to, const pw_usage *usage, bool whole)
     }
 }
 
-static pw_status format_money(pw_buffer *out, int64_t micros)
-{
-    return pw_buffer_format(out, "%lld.%02d USD", (long long)(micros / 1000000),
-                            (int)(micros / 10000 % 100));
-}
-
 pw_status pw_bound_words(pw_session *s, pw_ending *ret, const char *reason, int64_t bound)
 {
     const bool exhausted = pw_str_is(PW_STR("max_iterations"), reason);
@@ -50,7 +46,9 @@ pw_status pw_bound_words(pw_session *s, pw_ending *ret, const char *reason, int6
     if (bound >= 0) {
         (void)pw_buffer_add(&detail, PW_STR(" ("));
         if (pw_str_is(PW_STR("max_cost_usd"), reason)) {
-            (void)format_money(&detail, bound);
+            char money[PW_MONEY_SIZE];
+            (void)pw_buffer_add(&detail, (pw_str){money, pw_format_money(money, bound)});
+            (void)pw_buffer_add(&detail, PW_STR(" USD"));
         } else {
             (void)pw_buffer_i64(&detail, bound);
         }
@@ -59,7 +57,7 @@ pw_status pw_bound_words(pw_session *s, pw_ending *ret, const char *reason, int6
     PW_TRY(detail.failed);
     (void)pw_buffer_add(&text, PW_STR("Stopped: "));
     (void)pw_buffer_add(&text, pw_buffer_str(&detail));
-    (void)pw_buffer_add(&text, PW_STR(". What is done is kept; continue this turn to go on."));
+    (void)pw_buffer_add(&text, PW_STR(". What is done is kept; send a message to continue."));
     PW_TRY(text.failed);
     *ret = (pw_ending){
         .state = exhausted ? PW_TURN_EXHAUSTED : PW_TURN_PAUSED,

@@ -71,16 +71,8 @@ void pw_view_put_cost(pw_json_writer *w, const char *key, int64_t micros)
         pw_json_put_str(w, key, PW_STR_NONE);
         return;
     }
-    char text[40];
-    size_t len = pw_format(text, sizeof(text), "%lld", (long long)(micros / 1000000));
-    int64_t rest = micros % 1000000;
-    if (rest > 0) {
-        text[len++] = '.';
-        for (int64_t unit = 100000; unit > 0 && rest > 0; unit /= 10) {
-            text[len++] = (char)('0' + rest / unit);
-            rest %= unit;
-        }
-    }
+    char text[PW_MONEY_SIZE];
+    const size_t len = pw_format_money(text, micros);
     pw_json_put_str(w, key, (pw_str){text, len});
 }
 

@@ -86,6 +86,26 @@ static void test_format_writes_what_printf_would(void **state)
     FORMATS("ffffffffffffffff 00000000deadbeef", "%llx %016llx", ULLONG_MAX, 0xdeadbeefULL);
 }
 
+static void test_money_is_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t micros;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {1, "0.000001"},
+                 {4500, "0.0045"},
+                 {1000000, "1"},
+                 {1250000, "1.25"},
+                 {100000, "0.1"},
+                 {INT64_MAX, "9223372036854.775807"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[PW_MONEY_SIZE];
+        assert_int_equal(pw_format_money(text, cases[i].micros), strlen(cases[i].text));
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 static void test_format_counts_what_does_not_fit(void **state)
 {
     (void)state;
@@ -685,6 +705,7 @@ int main(void)
         cmocka_unit_test(test_status_table_is_consistent),
         cmocka_unit_test(test_A8_error_messages_are_valid_text),
         cmocka_unit_test(test_format_writes_what_printf_would),
+        cmocka_unit_test(test_money_is_exact),
         cmocka_unit_test(test_format_counts_what_does_not_fit),
         cmocka_unit_test(test_str_search_and_compare),
         cmocka_unit_test(test_str_numbers_fit_or_are_refused),

@@ -457,9 +457,11 @@ static void test_G3_cost_and_tokens_pause_before_the_next_call(void **state)
 {
     (void)state;
     static const struct {
-        const char *definition, *reason;
-    } cases[] = {{AGENT("\"max_cost_usd\":0.0009"), "\"max_cost_usd\""},
-                 {AGENT("\"max_tokens\":66"), "\"max_tokens\""}};
+        const char *definition, *reason, *detail;
+    } cases[] = {{AGENT("\"max_cost_usd\":0.0009"), "\"max_cost_usd\"",
+                  "\"the turn reached its bound max_cost_usd (0.0009 USD)\""},
+                 {AGENT("\"max_tokens\":66"), "\"max_tokens\"",
+                  "\"the turn reached its bound max_tokens (66)\""}};
     for (size_t i = 0; i < 2; i++) {
         harness h;
         begin_as(&h, cases[i].definition);
@@ -476,6 +478,7 @@ static void test_G3_cost_and_tokens_pause_before_the_next_call(void **state)
         assert_int_equal(h.tool_count, 2);
         assert_int_equal(h.model_count, 3);
         h_expect(&h, PW_RECORD_TURN_ENDED, "reason", cases[i].reason);
+        h_expect(&h, PW_RECORD_TURN_ENDED, "detail", cases[i].detail);
         h_free(&h);
     }
 }
