@@ -34,9 +34,10 @@ enum {
     X(PAWL_AGENTS, "the folder of agents' folders, as --agents says it")                           \
     X(PAWL_AGENT, "the agent, as -a says it")                                                      \
     X(PAWL_PRICES, "a file of prices, asked before those of the program")                          \
-    X(PAWL_OUTBOUND_ALLOW, "addresses and networks that http tools may call beyond public ones")   \
+    X(PAWL_OUTBOUND_ALLOW,                                                                         \
+      "addresses and networks, by commas, that http tools may reach beyond public ones")           \
     X(ANTHROPIC_API_KEY, "the key of models of anthropic, where the agent names no other place")   \
-    X(OPENAI_API_KEY, "the same of OpenAI's models, whatever the protocol")                        \
+    X(OPENAI_API_KEY, "the same of openai, and of openai-chat where it asks OpenAI's own server")  \
     X(NO_COLOR, "no colours, whatever it holds")
 
 /* X(name, letter or 0, "value" or NULL for a flag, "help") */

@@ -234,10 +234,10 @@ static int tail(cli *c, pawl *p)
     cli_teller teller;
     bool follows = !c->option[CLI_no_follow];
     pawl_doc *session = NULL; /* one that is not there yet can be waited for, not told */
-    int32_t code =
-        follows ? PAWL_OK : cli_read(p, &session, &error, "/v1/sessions/%s", c->arguments[0]);
+    int32_t code = cli_read(p, &session, &error, "/v1/sessions/%s", c->arguments[0]);
     pawl_doc_free(session);
-    if (code != PAWL_OK) {
+    const bool waits = code == PAWL_NOT_FOUND && follows;
+    if (code != PAWL_OK && !waits) {
         return cli_fail(c, code, &error, NULL);
     }
     code = pawl_follow(p, cli_str(c->arguments[0]), cli_str(c->option[CLI_after]), &events, &error);
@@ -246,6 +246,9 @@ static int tail(cli *c, pawl *p)
     }
     cli_teller_init(&teller, c);
     snprintf(teller.waiting_for, sizeof(teller.waiting_for), "nothing new");
+    if (waits) {
+        cli_note(&teller, "… there is no session \"%s\" yet", c->arguments[0]);
+    }
     cli_signals();
     while (code == PAWL_OK && !cli_interrupts && !cli_terminated && !ferror(stdout)) {
         code = pawl_events_next(events, follows ? LOOK_MS : 0, &e);

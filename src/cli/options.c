@@ -221,7 +221,9 @@ int cli_parse(cli *c, int argc, char **argv)
         return status;
     }
     if (c->argument_count < c->command->least) {
-        return cli_usage(c, "something is missing");
+        const char *what = c->command->synopsis; /* its first word in capitals */
+        what += strcspn(what, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+        return cli_usage(c, "%.*s is missing", (int)strcspn(what, " "), what);
     }
     if (c->argument_count > c->command->most) {
         return cli_usage(c, "\"%s\" is too much", c->arguments[c->command->most]);

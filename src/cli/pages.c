@@ -358,15 +358,16 @@ static void write_man_options(void)
         }
         putchar('\n');
         write_roff(row.help);
-        fputs(". Of", stdout);
+        const char *before = ". Of ";
         for (const cli_command *k = cli_commands; k->name; k++) {
             if (takes(k, i)) {
-                fputs(" \\fB", stdout);
+                printf("%s\\fB", before);
                 write_roff(k->name);
-                fputs("\\fR;", stdout);
+                fputs("\\fR", stdout);
+                before = ", ";
             }
         }
-        putchar('\n');
+        fputs(".\n", stdout);
     }
 }
 

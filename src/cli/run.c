@@ -336,7 +336,9 @@ static int finish(run *r)
         return CLI_CANCELLED;
     }
     int32_t code = cli_read(r->p, &turn, &error, "/v1/sessions/%s/turns/%s", r->session, r->turn);
-    int status = code == PAWL_OK ? cli_tell_turn(&r->teller, turn, false)
+    const int ended = code == PAWL_OK ? cli_exit_of_turn(turn) : CLI_DONE;
+    /* A bound's words are the turn's text and no message: no event has told them. */
+    int status = code == PAWL_OK ? cli_tell_turn(&r->teller, turn, ended == CLI_PAUSED)
                                  : cli_fail(r->c, code, &error, NULL);
     pawl_doc_free(turn);
     return status;

@@ -11,7 +11,8 @@
 void pw_guarded_forbid(pw_transfer *t)
 {
     t->mark = "forbidden";
-    t->why = "the host has a private or reserved address, which outbound_allow does not list";
+    t->why = "the host has a private or reserved address, which outbound_allow "
+             "(PAWL_OUTBOUND_ALLOW) does not list";
 }
 
 static void on_lookup_gone(void *owner)

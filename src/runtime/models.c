@@ -384,7 +384,8 @@ pw_status pw_answer_models(pw_question *q)
         return PW_FAIL(q->error, PW_INVALID, "check: is not 1");
     }
     if (within.ptr && (!pw_str_duration_ms(within, &within_ms) || within_ms < 1)) {
-        return PW_FAIL(q->error, PW_INVALID, "within: is not a duration such as 20s");
+        return PW_FAIL(q->error, PW_INVALID, "within: expected a duration such as 20s, found %.*s",
+                       PW_STR_ARG(pw_str_slice(within, 0, pw_utf8_cut(within, 120))));
     }
     bool ok = true;
     pw_json_object(q->w);

@@ -61,7 +61,7 @@ class Help(unittest.TestCase):
     def test_wrong_use_is_2_says_what_and_writes_nothing(self):
         for arguments, words in (((), "pawl run"), (("dance",), "dance"), (("run",), "PROMPT"), (("run", ""), "PROMPT"), (("run", "--dance", "x"), "--dance"), (("run", "-z", "x"), "-z"),
                                  (("run", "x", "--session"), "SESSION"), (("run", "--session=", "x"), "session"), (("run", "--json=yes", "x"), "json"), (("sessions", "more"), "more"),
-                                 (("show",), "missing"), (("show", "a", "b"), "b"), (("why", "s", "--after", "0"), "--after"), (("agents",), "agents check"), (("help", "dance"), "dance"),
+                                 (("show",), "SESSION is missing"), (("agents", "check"), "DIR is missing"), (("show", "a", "b"), "b"), (("why", "s", "--after", "0"), "--after"), (("agents",), "agents check"), (("help", "dance"), "dance"),
                                  (("bench", "--sessions", "0"), "--sessions"), (("bench", "--iterations", "x"), "--iterations"), (("sessions", "--store", "disk:x"), "disk"),
                                  (("replay", "s"), "--dry-run"), (("completion", "tcsh"), "tcsh"),
                                  (("run", "--store", "disk:x", "hi"), "disk")):
@@ -128,6 +128,10 @@ class Pages(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.world.__exit__()
+
+    def test_the_manual_names_the_variables_that_are_read(self):
+        for variable in ("PAWL_STORE", "PAWL_AGENTS", "PAWL_AGENT", "PAWL_PRICES", "PAWL_OUTBOUND_ALLOW", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "NO_COLOR"):
+            self.assertIn(f"\n.B {variable}\n", self.pages["man"])
 
     def test_every_command_and_option_is_in_every_page(self):
         self.assertGreater(len(self.names), 14)
@@ -275,9 +279,11 @@ class Run(unittest.TestCase):
         status, out, err = world.run("run", "-a", "a", "fail")
         self.assertEqual((status, out), (1, ""))
         self.assertIn("failed (model): not like this", err)
-        status, _, err = world.run("run", "-a", "a", "act")
+        status, out, err = world.run("run", "-a", "a", "-s", "s", "--request-id", "r", "act")
         self.assertEqual(status, 3)
         self.assertIn("exhausted (max_iterations)", err)
+        self.assertRegex(out, r"^Stopped: .*send a message to continue\.\n$")
+        self.assertEqual(world.run("run", "-a", "a", "-s", "s", "--request-id", "r", "act")[1], out)
         self.assertEqual(world.run("run", "-a", "a", "hi")[0], 0)
 
     def test_C3_killed_and_run_again_goes_on_and_says_so(self):
