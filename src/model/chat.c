@@ -54,7 +54,7 @@ static pw_status check_dialect(const pw_json *model, pw_arena *scratch, pw_error
         return PW_FAIL(error, PW_INVALID, "model.dialect: expected one of %.*s",
                        PW_STR_ARG(pw_buffer_str(&names)));
     }
-    /* The key of OPENAI_API_KEY is sent to nobody else. */
+    /* Whoever else sells models is never sent what OPENAI_API_KEY holds. */
     const bool others = dialect->hosted && pw_chat_dialect_at(dialect, url) &&
                         !pw_str_is(pw_str_from(dialect->name), "openai");
     if (others && !pw_json_get(model, "api_key_env") && !pw_json_get(model, "api_key_file")) {

