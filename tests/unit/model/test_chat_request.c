@@ -83,7 +83,7 @@ static const server servers[] = {
      OPENAI "/chat/completions", "authorization", "Bearer key-0123456789"},
     {"http://localhost:11434/v1", ",'base_url':'http://localhost:11434/v1','max_tokens':100",
      "{'model':'m','max_tokens':100," STREAM, "http://localhost:11434/v1/chat/completions",
-     "authorization", NULL},
+     "authorization", "Bearer key-0123456789"},
     {"http://h/v1/",
      ",'base_url':'http://h/v1/','api_key_env':'K','max_tokens':1,"
      "'max_tokens_field':'max_completion_tokens','stream_options':false",
@@ -104,18 +104,19 @@ static const server servers[] = {
      "authorization", "Bearer key-0123456789"},
     {"http://proxy", ",'base_url':'http://proxy','dialect':'mistral'",
      "{'model':'m','stream':true,'messages':[", "http://proxy/chat/completions", "authorization",
-     NULL},
+     "Bearer key-0123456789"},
     {"https://API.Mistral.ai:443/v1", ",'base_url':'https://API.Mistral.ai:443/v1'",
      "{'model':'m','stream':true,'messages':[", "https://API.Mistral.ai:443/v1/chat/completions",
-     "authorization", NULL},
+     "authorization", "Bearer key-0123456789"},
     {"https://eu-west1-aiplatform.googleapis.com/v1",
      ",'base_url':'https://eu-west1-aiplatform.googleapis.com/v1'", "{'model':'m'," STREAM,
-     "https://eu-west1-aiplatform.googleapis.com/v1/chat/completions", "authorization", NULL},
+     "https://eu-west1-aiplatform.googleapis.com/v1/chat/completions", "authorization",
+     "Bearer key-0123456789"},
     {"http://my-api.openai.com", ",'base_url':'http://my-api.openai.com'", "{'model':'m'," STREAM,
-     "http://my-api.openai.com/chat/completions", "authorization", NULL},
+     "http://my-api.openai.com/chat/completions", "authorization", "Bearer key-0123456789"},
     /* a name that only ends alike is another host */
     {"http://notapi.mistral.ai", ",'base_url':'http://notapi.mistral.ai'", "{'model':'m'," STREAM,
-     "http://notapi.mistral.ai/chat/completions", "authorization", NULL},
+     "http://notapi.mistral.ai/chat/completions", "authorization", "Bearer key-0123456789"},
 };
 
 static void test_P5_1_P6_prefix_url_and_headers(void **state)
