@@ -64,7 +64,7 @@ class Prices(unittest.TestCase):
         turn = world.ask("fast")
         self.assertEqual((turn["usage"]["cost_usd"], turn["usage"]["unpriced_calls"]), (None, 1))
         stored = [body["usage"] for _, _, _, _, body in world.records("model.completed")]
-        self.assertEqual(set(stored[0]), {"in_uncached", "in_cache_read", "in_cache_write", "out", "reasoning", "cost_micros"}, "no more is journalled")
+        self.assertEqual(set(stored[0]), {"in_uncached", "in_cache_read", "in_cache_write", "out", "cost_micros"}, "no more is journalled")
 
     def test_G6_a_stream_that_broke_is_priced_as_far_as_it_came(self):
         script = [{"when": {"call": 1}, "reply": {"text": "Half of " * 50, "usage": {"input_tokens": 100000, "output_tokens": 9}, "cut": {"after": 900, "how": "fin"}}},
