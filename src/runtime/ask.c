@@ -330,11 +330,15 @@ static void end_refused(pw_loop *loop, pw_running *running)
         failure.failure_class = PW_FAILURE_RETRY;
         failure.code = PW_STR("response_gone");
     }
-    const bool may_name = failure.failure_class == PW_FAILURE_FINAL &&
-                          (status == 400 || status == 413 || status == 422);
-    if (may_name && provider->rejected && running->request) {
+    /* 404: an item of it is looked up, and not there; most others of these are of the model. */
+    const bool may_name = status == 404 || (failure.failure_class == PW_FAILURE_FINAL &&
+                                            (status == 400 || status == 413 || status == 422));
+    if (may_name && provider->rejected && running->request && !lost_its_reply(running)) {
         failure.rejected = provider->rejected(running->request, status, body, &running->arena,
                                               &failure.rejected_message, &failure.rejected_part);
+    }
+    if (failure.rejected) {
+        failure.failure_class = PW_FAILURE_FINAL;
     }
     end_failed(loop, running, failure);
 }

@@ -86,6 +86,14 @@ class Items(AskingTest):
         self.assertEqual([i["id"] for i in body["input"] if "id" in i], ["rs_fm_1_0", "rs_fm_1_2"])
         self.assertTrue(named(events, "message.delta"))
 
+    def test_C9_reasoning_that_the_provider_looks_for_in_vain_does_not_end_the_session(self):
+        world = self.world("responses", [{"thinking": "Hm.", "text": "Said."}])
+        world.ask("first")
+        world.fm.protocols["responses"].issued.clear()
+        self.assertEqual(world.ask("second")["state"], "completed")
+        self.assertEqual([message.split(" found")[0] for _, message in world.fm.refused], ["Item with id 'rs_fm_1_0' not"])
+        self.assertEqual([body["repairs"][0]["what"] for *_, body in world.records("transcript.repaired")], ["quarantined"])
+
     def test_C9_reasoning_that_the_provider_takes_no_more_does_not_end_the_session(self):
         world = self.world("responses", [{"when": {"role": "tool"}, "reply": {"text": "Sent."}}, {"when": {"turn": "first"}, "reply": {"thinking": "I will send it.", "calls": [call("send")]}},
                                          {"text": "Still here."}], command("send", "once"))
