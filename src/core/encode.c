@@ -329,6 +329,15 @@ static void put_failure_usage(pw_session *s, writer *b, const pw_failure *failur
     }
 }
 
+static void put_resumable(pw_session *s, writer *b, bool resumable)
+{
+    if (resumable) {
+        pw_json_put_bool(&b->w, "resumable", true);
+    } else {
+        put_lost(s, b);
+    }
+}
+
 pw_status pw_encode_retrying(pw_session *s, const pw_failure *failure, const char *class_name,
                              int64_t until_ms, bool resumable, pw_str *ret)
 {
@@ -340,11 +349,7 @@ pw_status pw_encode_retrying(pw_session *s, const pw_failure *failure, const cha
     put_outside(s, &b, "message", failure->message);
     pw_json_put_i64(&b.w, "until", until_ms);
     put_failure_usage(s, &b, failure);
-    if (resumable) {
-        pw_json_put_bool(&b.w, "resumable", true);
-    } else {
-        put_lost(s, &b);
-    }
+    put_resumable(s, &b, resumable);
     return body_end(&b, ret);
 }
 
@@ -383,7 +388,8 @@ pw_status pw_encode_fallback(pw_session *s, const pw_failure *failure, size_t to
     return body_end(&b, ret);
 }
 
-pw_status pw_encode_wait(pw_session *s, const pw_failure *failure, int64_t until_ms, pw_str *ret)
+pw_status pw_encode_wait(pw_session *s, const pw_failure *failure, int64_t until_ms, bool resumable,
+                         pw_str *ret)
 {
     writer b;
     body_begin(s, &b);
@@ -391,7 +397,7 @@ pw_status pw_encode_wait(pw_session *s, const pw_failure *failure, int64_t until
     put_outside(s, &b, "code", failure->code);
     put_outside(s, &b, "message", failure->message);
     pw_json_put_i64(&b.w, "until", until_ms);
-    put_lost(s, &b);
+    put_resumable(s, &b, resumable);
     return body_end(&b, ret);
 }
 

@@ -148,7 +148,9 @@ static void apply_wait(pw_durable *d, const pw_prepared *p)
     d->turn.wait_until_ms = p->wait.until_ms;
     d->turn.waits++;
     d->turn.totals.retries++;
-    forget_response(&d->turn, p->wait.lost);
+    if (!p->wait.resumable) {
+        forget_response(&d->turn, p->wait.lost);
+    }
 }
 
 /* F6: tries begin anew with the model that is asked from here on. */

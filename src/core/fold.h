@@ -42,6 +42,7 @@ struct pw_prepared {
         } retrying;
         struct {
             int64_t until_ms, lost;
+            bool resumable;
         } wait;
         pw_str response_id; /* of model.accepted */
         struct {

@@ -549,6 +549,7 @@ static pw_status read_body(reader *r)
     case PW_RECORD_WAIT_SET:
         r->p->wait.until_ms = number(r, "until", -1);
         r->p->wait.lost = number(r, "lost", 0) != 0;
+        r->p->wait.resumable = pw_json_true(pw_json_get(r->body, "resumable"));
         return PW_OK;
     case PW_RECORD_MODEL_ACCEPTED:
         return prepare_accepted(r);

@@ -130,6 +130,8 @@ typedef struct pw_failure {
                          (F5, N3) */
     int64_t until_ms; /* WAIT: wall time before which there is no point; 0: none */
     pw_usage usage;   /* what is known to have been spent */
+    bool still_works; /* RETRY, WAIT: asked for a reply by its id, the provider refused this
+                         request, and did not say that the reply is gone */
     bool rejected;    /* FINAL: the provider names the part it will not take (C9): */
     size_t rejected_message, rejected_part; /* of the request's messages, and of its parts */
 } pw_failure;

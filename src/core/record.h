@@ -44,9 +44,9 @@
  * model.retrying's),"lost"?:1}       (F6: from here on the turn asks model `to`)
  *
  * Of a reply that can be resumed: attempt.started has "resumed":true when the attempt goes on with
- * it, and no call is lost; model.retrying has "resumable":true when the next try does. "lost":1 in
- * model.retrying, wait.set, model.fallback and transcript.repaired: it was to be resumed, and will
- * not be (G6).
+ * it, and no call is lost; model.retrying and wait.set have "resumable":true when the next try
+ * does. "lost":1 in model.retrying, wait.set, model.fallback and transcript.repaired: it was to be
+ * resumed, and will not be (G6).
  *
  * transcript.repaired for a part that the provider rejects by its position (C9):
  * {"seq": the message's record,"part": from 0,"what":"quarantined"}: it reads as a placeholder from

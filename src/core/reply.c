@@ -303,19 +303,26 @@ static pw_status add_spent(pw_session *s, const pw_failure *failure)
     return s->v.text_bytes > 0 || pw_usage_known(&failure->usage) ? add_gone(s, failure) : PW_OK;
 }
 
+/* Will the next try find the reply that the provider works on? */
+static bool may_resume(const pw_session *s, const pw_failure *failure)
+{
+    return s->d.turn.response_id.len > 0 &&
+           (pw_failure_is_transport(failure->code) || failure->still_works);
+}
+
 static pw_status add_retrying(pw_session *s, const pw_failure *failure, const char *class_name,
                               int64_t until_ms)
 {
     PW_TRY(pw_build_begin(s));
-    const bool transport = pw_failure_is_transport(failure->code);
-    if (transport) { /* the connection broke before the id could be recorded */
+    /* The connection may have broken before the id could be recorded. */
+    if (pw_failure_is_transport(failure->code)) {
         PW_TRY(pw_accepted_add(s));
     }
     PW_TRY(add_discarded(s, failure));
     pw_draft draft = {
         .kind = PW_RECORD_MODEL_RETRYING, .turn = s->d.turn.id, .step = s->v.model.step};
-    PW_TRY(pw_encode_retrying(s, failure, class_name, until_ms,
-                              transport && s->d.turn.response_id.len > 0, &draft.body));
+    PW_TRY(
+        pw_encode_retrying(s, failure, class_name, until_ms, may_resume(s, failure), &draft.body));
     PW_TRY(pw_build_add(s, &draft));
     s->v.model.state = PW_LIVE_SETTLED;
     s->v.retry_at_ms = until_ms;
@@ -429,7 +436,7 @@ static pw_status settle_wait(pw_session *s, const pw_failure *failure)
     PW_TRY(pw_build_begin(s));
     PW_TRY(add_spent(s, failure));
     pw_draft draft = {.kind = PW_RECORD_WAIT_SET, .turn = s->d.turn.id, .step = s->v.model.step};
-    PW_TRY(pw_encode_wait(s, failure, until, &draft.body));
+    PW_TRY(pw_encode_wait(s, failure, until, may_resume(s, failure), &draft.body));
     PW_TRY(pw_build_add(s, &draft));
     s->build.waits = true;
     s->v.model.state = PW_LIVE_SETTLED;

@@ -491,7 +491,8 @@ pw_status pw_encode_retrying(pw_session *, const pw_failure *, const char *class
 pw_status pw_encode_accepted(pw_session *, pw_str response_id, pw_str *ret);
 pw_status pw_encode_fallback(pw_session *, const pw_failure *, size_t to, pw_str *ret);
 pw_status pw_encode_quarantined(pw_session *, uint64_t seq, size_t part, pw_str *ret);
-pw_status pw_encode_wait(pw_session *, const pw_failure *, int64_t until_ms, pw_str *ret);
+pw_status pw_encode_wait(pw_session *, const pw_failure *, int64_t until_ms, bool resumable,
+                         pw_str *ret);
 pw_status pw_encode_tool_started(pw_session *, const pw_call *, int64_t execution,
                                  int64_t limit_at_ms, pw_str *ret);
 

@@ -326,7 +326,11 @@ static void end_refused(pw_loop *loop, pw_running *running)
     const int status = running->status;
     pw_failure failure = provider->failure(&running->endpoint, status, running->headers,
                                            running->header_count, body, &running->arena);
+    failure.still_works =
+        running->request && running->request->resume.len > 0 &&
+        (failure.failure_class == PW_FAILURE_RETRY || failure.failure_class == PW_FAILURE_WAIT);
     if (lost_its_reply(running)) {
+        failure.still_works = false;
         failure.failure_class = PW_FAILURE_RETRY;
         failure.code = PW_STR("response_gone");
     }

@@ -57,6 +57,13 @@ class Background(AskingTest):
             self.assertEqual((turn["state"], turn["text"], folded(events)), ("completed", "Another.", "Another."), status)
             self.assertEqual(([a["method"] for a in world.fm.asked], len(world.fm.requests)), (["GET"], 2), status)
 
+    def test_G6_a_provider_that_is_busy_when_asked_for_a_reply_is_asked_for_it_again(self):
+        busy = [{"status": 503, "error": {"type": "server_error", "message": "busy"}}, {"status": 429, "headers": {"retry-after": "1"}, "error": {"type": "rate_limit_error", "message": "slow down"}}]
+        world = self.ground({"text": LONG, "chunk": 5, "pace": 0.01, "cut": {"text": 40, "how": "rst"}, "resumes": busy})
+        turn, events = world.watch("go")
+        self.assertEqual((turn["state"], turn["text"], folded(events)), ("completed", LONG, LONG))
+        self.assertEqual(([a["method"] for a in world.fm.asked], len(world.fm.requests), turn["usage"]["lost_calls"]), (["GET"] * 3, 1, 0))
+
     def test_I7_a_cancelled_turn_is_cancelled_at_the_provider(self):
         world = self.ground(SLOW)
         process = self.begun(world)

@@ -156,11 +156,11 @@ void check_forgotten(sim *s, sim_turn *t, const pw_json *body)
     t->response_id = PW_STR_NONE;
 }
 
-/* After a broken connection the reply is resumed, where it can be; after anything else it is not.
- */
+/* After a broken connection, and when the provider only was too busy to say, the reply is resumed,
+ * where it can be; after anything else it is not. */
 void check_tried_again(sim *s, sim_turn *t, const pw_json *body)
 {
-    static const char *const broken[] = {"cut_off", "connect", "stalled", "aborted", NULL};
+    static const char *const broken[] = {"cut_off", "connect", "stalled", "aborted", "busy", NULL};
     const bool resumable = pw_json_true(pw_json_get(body, "resumable"));
     const bool want =
         is_among(pw_json_text(pw_json_get(body, "code")), broken) && t->response_id.len > 0;

@@ -635,7 +635,7 @@ static void fold_one(reading *r)
         break;
     case PW_RECORD_WAIT_SET:
         r->turn->wait_until_ms = number_of(r, "until", -1);
-        check_forgotten(r->s, r->turn, r->body);
+        check_tried_again(r->s, r->turn, r->body);
         check_reason(r->s, PW_TURN_WAITING, text_of(r, "reason"), r->record->turn);
         break;
     case PW_RECORD_TOOL_STARTED:

@@ -326,6 +326,17 @@ static bool resume(sim *s, const sim_ledger *l, sim_said *said, pw_random *r,
                                      .code = roll < 24 ? PW_STR("cut_off") : PW_STR("http_500"),
                                      .message = PW_STR("cut"),
                                      .usage = PW_USAGE_UNKNOWN};
+    } else if (roll < 42) {
+        static const int64_t waits_ms[] = {0, 2000, 9000};
+        const int64_t wait_ms = waits_ms[roll % 3];
+        said->fails = true;
+        said->failure =
+            (pw_failure){.failure_class = wait_ms > 0 ? PW_FAILURE_WAIT : PW_FAILURE_RETRY,
+                         .code = PW_STR("busy"),
+                         .message = PW_STR("busy"),
+                         .until_ms = wait_ms > 0 ? sim_wall(s) + wait_ms : 0,
+                         .usage = PW_USAGE_UNKNOWN,
+                         .still_works = true};
     } else if (!before->fails) {
         const int64_t piece_ms = said->piece_ms;
         *said = *before;

@@ -556,6 +556,50 @@ static void test_F5_only_a_broken_connection_is_resumed(void **state)
     }
 }
 
+/* A provider that is busy when asked for the reply by its id works on all the same: what it makes
+ * is paid for once. */
+static void test_G6_a_refused_look_for_the_reply_is_repeated(void **state)
+{
+    (void)state;
+    static const struct {
+        pw_failure_class failure_class;
+        int64_t after_ms;
+    } rows[] = {{PW_FAILURE_RETRY, 0}, {PW_FAILURE_WAIT, 3000}, {PW_FAILURE_WAIT, 60000}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        harness h;
+        begin(&h, h_agent_models);
+        h_accept(&h, "resp_1");
+        h_commit(&h);
+        recover(&h);
+        const pw_failure failure = {
+            .failure_class = rows[i].failure_class,
+            .code = PW_STR_INIT("http_503"),
+            .message = PW_STR_INIT("busy"),
+            .until_ms = rows[i].after_ms > 0 ? h.now + rows[i].after_ms : 0,
+            .usage = PW_USAGE_UNKNOWN,
+            .still_works = true,
+        };
+        h_step(&h, &(pw_input){.kind = PW_IN_MODEL_FAILED, .failed = {h.model_call, &failure}});
+        h_commit(&h);
+        const bool long_wait = rows[i].after_ms > 5000;
+        h_expect(&h, long_wait ? PW_RECORD_WAIT_SET : PW_RECORD_MODEL_RETRYING, "resumable",
+                 "true");
+        if (long_wait) {
+            h.now += rows[i].after_ms + 2000;
+            h_crash(&h, PW_CAUSE_RESUME);
+            h_inbox(&h);
+            h_commit_all(&h);
+        } else {
+            h_time(&h, h.wake);
+        }
+        assert_true(pw_str_is(h.model->resume, "resp_1"));
+        h_text(&h, "ok");
+        h_commit(&h);
+        h_expect(&h, PW_RECORD_TURN_ENDED, "usage.lost_calls", "0");
+        h_free(&h);
+    }
+}
+
 static void test_G6_a_reply_that_can_not_be_resumed_at_the_last_is_lost(void **state)
 {
     (void)state;
@@ -688,6 +732,7 @@ int main(void)
         cmocka_unit_test(test_G6_an_id_that_was_not_recorded_is_not_known_to_a_recovery),
         cmocka_unit_test(test_C5_a_resumed_stream_begins_anew_where_text_was_shown),
         cmocka_unit_test(test_F5_only_a_broken_connection_is_resumed),
+        cmocka_unit_test(test_G6_a_refused_look_for_the_reply_is_repeated),
         cmocka_unit_test(test_G6_a_reply_that_can_not_be_resumed_at_the_last_is_lost),
         cmocka_unit_test(test_J4_an_id_whose_append_is_unknown_is_recorded_by_the_next_life),
         cmocka_unit_test(test_I6_a_drain_leaves_the_reply_to_be_resumed),

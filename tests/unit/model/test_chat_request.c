@@ -471,8 +471,8 @@ static void say_parts(fixture *f, const char *const *raws, size_t count)
 static const char *const things[] = {
     "{'type':'image','source':{'type':'base64','media_type':'image/png','data':'QQ=='}}",
     "{'type':'image','source':{'type':'url','url':'http://i'}}",
-    "{'type':'document','title':'T','source':{'type':'base64','media_type':'application/pdf',"
-    "'data':'QQ=='}}",
+    ("{'type':'document','title':'T','source':{'type':'base64','media_type':'application/pdf',"
+     "'data':'QQ=='}}"),
     "{'type':'document','title':'T','context':'C','source':{'type':'url','url':'http://d'}}",
     "{'type':'document','title':'T','source':{'type':'text','media_type':'text/plain','data':'D'}}",
 };
