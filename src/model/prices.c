@@ -188,6 +188,13 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+pw_str pw_price_seller(pw_str provider, pw_str base_url)
+{
+    const bool openai =
+        base_url.len == 0 || pw_str_begins(base_url, PW_STR("https://api.openai.com/"));
+    return pw_str_is(provider, "openai-chat") && openai ? PW_STR("openai") : provider;
+}
+
 int64_t pw_price_usage(const pw_price *price, const pw_usage *usage)
 {
     if (usage->cost_micros >= 0) {

@@ -42,6 +42,9 @@ pw_status pw_prices_parse(pw_str json, pw_arena *scratch, pw_arena *arena, pw_pr
                           pw_error *);
 /* The longest name that fits, of the first list that has one. NULL: unknown. */
 const pw_price *pw_price_find(const pw_prices *, pw_str provider, pw_str model);
+/* Whose list a provider's models are in, where no list names that provider itself: OpenAI sells the
+ * same models over both of its protocols. `base_url` may be empty: the provider's own. */
+pw_str pw_price_seller(pw_str provider, pw_str base_url);
 /* Micro-dollars, rounded up once. `usage->cost_micros` where it is known; -1: unknown. `price` may
  * be NULL. */
 int64_t pw_price_usage(const pw_price *, const pw_usage *);

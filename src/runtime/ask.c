@@ -83,16 +83,20 @@ static bool give_accepted(pw_loop *loop, pw_running *running, pw_str response_id
     return true;
 }
 
-static pw_str provider_name(const pw_running *running)
+static pw_sold sold_by(const pw_running *running, pw_str answered)
 {
-    return running->provider ? pw_str_from(running->provider->name) : PW_STR_NONE;
+    return (pw_sold){.provider =
+                         running->provider ? pw_str_from(running->provider->name) : PW_STR_NONE,
+                     .base_url = running->endpoint.base_url,
+                     .asked = running->asked,
+                     .answered = answered};
 }
 
 static void end_reply(pw_loop *loop, pw_running *running, const pw_reply *reply)
 {
     running->reply = *reply;
-    running->reply.usage.cost_micros =
-        pw_priced(loop->p, provider_name(running), running->asked, reply->model, &reply->usage);
+    const pw_sold sold = sold_by(running, reply->model);
+    running->reply.usage.cost_micros = pw_priced(loop->p, &sold, &reply->usage);
     running->last.input = (pw_input){.kind = PW_IN_MODEL_REPLY,
                                      .reply = {.call = running->call, .reply = &running->reply}};
     pw_running_end(loop, running);
@@ -100,8 +104,8 @@ static void end_reply(pw_loop *loop, pw_running *running, const pw_reply *reply)
 
 static void end_failed(pw_loop *loop, pw_running *running, pw_failure failure)
 {
-    failure.usage.cost_micros =
-        pw_priced(loop->p, provider_name(running), running->asked, PW_STR_NONE, &failure.usage);
+    const pw_sold sold = sold_by(running, PW_STR_NONE);
+    failure.usage.cost_micros = pw_priced(loop->p, &sold, &failure.usage);
     running->failure = failure;
     running->last.input =
         (pw_input){.kind = PW_IN_MODEL_FAILED,

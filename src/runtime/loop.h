@@ -242,8 +242,12 @@ void pw_farewell_send(pw_loop *,
 void pw_farewells_free(pw_loop *);         /* after the transport is gone */
 
 /* pricing.c. The usage's cost: what the provider reported, else by the model that answered, else by
- * the one that was asked. `answered` may be empty. */
-int64_t pw_priced(const pawl *, pw_str provider, pw_str asked, pw_str answered, const pw_usage *);
+ * the one that was asked. `answered` may be empty, and `base_url`: the provider's own. */
+typedef struct pw_sold {
+    pw_str provider, base_url, asked, answered;
+} pw_sold;
+const pw_price *pw_price_of(const pawl *, const pw_sold *); /* NULL: no list has it */
+int64_t pw_priced(const pawl *, const pw_sold *, const pw_usage *);
 
 /* --- Ownership (owner.c) --- */
 

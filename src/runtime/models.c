@@ -347,7 +347,8 @@ static pw_status write_model(pw_question *q, const pw_agent *agent, size_t index
     if (within_ms > 0) {
         status = check_model(q, agent, model, within_ms, ret_works);
     }
-    write_price(q->w, pw_price_find(q->p->prices, model->provider, model->name));
+    const pw_sold sold = {.provider = model->provider, .base_url = base, .asked = model->name};
+    write_price(q->w, pw_price_of(q->p, &sold));
     pw_json_object_end(q->w);
     return status;
 }

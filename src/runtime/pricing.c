@@ -42,9 +42,18 @@ pw_status pw_setup_prices(pawl *p, pw_error *error)
     return status;
 }
 
-int64_t pw_priced(const pawl *p, pw_str provider, pw_str asked, pw_str answered,
-                  const pw_usage *usage)
+const pw_price *pw_price_of(const pawl *p, const pw_sold *sold)
 {
-    const pw_price *price = pw_price_find(p->prices, provider, answered);
-    return pw_price_usage(price ? price : pw_price_find(p->prices, provider, asked), usage);
+    const pw_str sellers[] = {sold->provider, pw_price_seller(sold->provider, sold->base_url)};
+    const pw_price *price = NULL;
+    for (size_t i = 0; i < 2 && !price; i++) {
+        price = pw_price_find(p->prices, sellers[i], sold->answered);
+        price = price ? price : pw_price_find(p->prices, sellers[i], sold->asked);
+    }
+    return price;
+}
+
+int64_t pw_priced(const pawl *p, const pw_sold *sold, const pw_usage *usage)
+{
+    return pw_price_usage(pw_price_of(p, sold), usage);
 }

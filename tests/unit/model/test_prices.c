@@ -219,6 +219,24 @@ static void test_wrong_lists_name_the_member(void **state)
     }
 }
 
+static void test_G1_openai_sells_the_same_models_over_both_protocols(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *provider, *base_url, *seller;
+    } rows[] = {{"openai-chat", "", "openai"},
+                {"openai-chat", "https://api.openai.com/v1", "openai"},
+                {"openai-chat", "https://api.openai.com.evil.example/v1", "openai-chat"},
+                {"openai-chat", "http://localhost:11434/v1", "openai-chat"},
+                {"openai", "", "openai"},
+                {"anthropic", "", "anthropic"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const pw_str seller =
+            pw_price_seller(pw_str_from(rows[i].provider), pw_str_from(rows[i].base_url));
+        assert_true(pw_str_is(seller, rows[i].seller));
+    }
+}
+
 static void test_every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -321,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_more_than_64_bits_hold_is_the_most_they_do, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_wrong_lists_name_the_member, setup, teardown),
+        cmocka_unit_test(test_G1_openai_sells_the_same_models_over_both_protocols),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_G1_anthropic_tells_hour_writes_searches_and_terms),
     };
