@@ -95,26 +95,6 @@ static pw_status check(const pw_json *model, pw_arena *scratch, pw_error *error)
     return check_header(model, "project", error);
 }
 
-/* A response that is gone is asked for anew; the protocol has no code for it, only its words:
- * "Response with id 'resp_…' not found." */
-static bool is_gone(int http_status, pw_str body)
-{
-    return http_status == 404 && (pw_str_find(body, PW_STR("Response with id")) != SIZE_MAX ||
-                                  pw_str_find(body, PW_STR("resp_")) != SIZE_MAX);
-}
-
-static pw_failure failure(const pw_endpoint *endpoint, int http_status, const pw_header *headers,
-                          size_t header_count, pw_str body, pw_arena *arena)
-{
-    pw_failure found =
-        pw_fault_of_answer(endpoint, http_status, headers, header_count, body, arena);
-    if (is_gone(http_status, body)) {
-        found.failure_class = PW_FAILURE_RETRY;
-        found.code = PW_STR("response_gone");
-    }
-    return found;
-}
-
 const pw_provider pw_provider_openai = {
     .name = "openai",
     .default_base_url = "https://api.openai.com/v1",
@@ -127,6 +107,6 @@ const pw_provider pw_provider_openai = {
     .accepted = pw_responses_accepted,
     .cancel = pw_responses_cancel,
     .end = pw_responses_end,
-    .failure = failure,
+    .failure = pw_fault_of_answer,
     .rejected = pw_responses_rejected,
 };

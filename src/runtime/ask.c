@@ -330,13 +330,13 @@ static void end_refused(pw_loop *loop, pw_running *running)
     const int status = running->status;
     pw_failure failure = provider->failure(&running->endpoint, status, running->headers,
                                            running->header_count, body, &running->arena);
-    failure.still_works =
-        running->request && running->request->resume.len > 0 &&
-        (failure.failure_class == PW_FAILURE_RETRY || failure.failure_class == PW_FAILURE_WAIT);
+    const bool looked = running->request && running->request->resume.len > 0;
     if (lost_its_reply(running)) {
-        failure.still_works = false;
         failure.failure_class = PW_FAILURE_RETRY;
         failure.code = PW_STR("response_gone");
+    } else {
+        failure.still_works = looked && (failure.failure_class == PW_FAILURE_RETRY ||
+                                         failure.failure_class == PW_FAILURE_WAIT);
     }
     /* 404: an item of it is looked up, and not there; most others of these are of the model. */
     const bool may_name = status == 404 || (failure.failure_class == PW_FAILURE_FINAL &&

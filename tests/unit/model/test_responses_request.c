@@ -591,34 +591,6 @@ static void test_C10_a_resumed_request_keeps_the_conversation(void **state)
     fixture_free(&f);
 }
 
-/* --- Failures of this provider --- */
-
-static void test_F5_a_response_that_is_gone(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *body, *code;
-        pw_failure_class class;
-    } rows[] = {
-        {"{\"error\":{\"message\":\"Response with id 'resp_1' not found.\",\"type\":"
-         "\"invalid_request_error\",\"param\":null,\"code\":null}}",
-         "response_gone", PW_FAILURE_RETRY},
-        {"{\"error\":{\"message\":\"The model does not exist\",\"type\":\"invalid_request_error\","
-         "\"code\":\"model_not_found\"}}",
-         "model_not_found", PW_FAILURE_NEXT},
-    };
-    for (size_t i = 0; i < 2; i++) {
-        pw_arena arena;
-        pw_arena_init(&arena, &pw_heap, 0, 0);
-        const pw_endpoint endpoint = {.now_ms = NOW_MS};
-        const pw_failure f =
-            tested->failure(&endpoint, 404, NULL, 0, pw_str_from(rows[i].body), &arena);
-        assert_int_equal(f.failure_class, rows[i].class);
-        assert_true(pw_str_is(f.code, rows[i].code));
-        pw_arena_free(&arena);
-    }
-}
-
 /* --- What is complained about by its position (C9) --- */
 
 static void test_C9_rejected_by_position(void **state)
@@ -760,7 +732,6 @@ int main(void)
         cmocka_unit_test(test_C10_each_request_begins_with_the_one_before),
         cmocka_unit_test(test_P4_resume_and_cancel),
         cmocka_unit_test(test_C10_a_resumed_request_keeps_the_conversation),
-        cmocka_unit_test(test_F5_a_response_that_is_gone),
         cmocka_unit_test(test_C9_rejected_by_position),
         cmocka_unit_test(test_options),
     };
